@@ -34,19 +34,19 @@ pub fn task_order(program: &Program, arrays_may_alias: bool) -> Vec<Vec<u32>> {
         .collect();
     let mut order: Vec<Vec<u32>> = Vec::with_capacity(tasks);
     // All tasks that a task is after.
-    let mut behind: Vec<BTreeSet<u32>> = Vec::with_capacity(tasks);
+    let mut depends_on: Vec<BTreeSet<u32>> = Vec::with_capacity(tasks);
     for later in 0..tasks {
         let (mut direct, mut all) = (Vec::new(), BTreeSet::new());
         for earlier in (0..later).rev() {
             if !all.contains(&(earlier as u32)) && touched[earlier].precedes(&touched[later]) {
                 direct.push(earlier as u32);
                 all.insert(earlier as u32);
-                all.extend(&behind[earlier]);
+                all.extend(&depends_on[earlier]);
             }
         }
         direct.reverse();
         order.push(direct);
-        behind.push(all);
+        depends_on.push(all);
     }
     order
 }

@@ -143,7 +143,7 @@ pub struct TaskMeta {
     pub access: Vec<Access>,
     /// The earlier tasks that it depends on directly, by number, if some adjacent tasks of the graph are independent.
     /// `None`: all earlier tasks.
-    pub behind: Option<Vec<u32>>,
+    pub depends_on: Option<Vec<u32>>,
     /// It, or an iteration if it is parallel, certainly takes about a microsecond at most.
     pub is_short: bool,
     /// Dynamic shared memory per block in bytes, in addition to what the code declares.

@@ -75,7 +75,7 @@ pub struct SavedStep {
     /// The stream it was queued on, counted from 0.
     pub lane: u32,
     /// Steps before it that it waits for.
-    pub behind: Vec<u32>,
+    pub depends_on: Vec<u32>,
     /// Its operation.
     pub work: SavedWork,
 }
@@ -162,7 +162,7 @@ mod tests {
         let graph = SavedGraph {
             kernels: Vec::new(),
             memory: vec![SavedMemory::Own { bytes: 64, holds: None }],
-            steps: vec![SavedStep { lane: 0, behind: vec![], work }],
+            steps: vec![SavedStep { lane: 0, depends_on: vec![], work }],
         };
         let (ours, theirs) = (key_of_bytes(b"ours"), key_of_bytes(b"theirs"));
         let bytes = graph.to_bytes(&ours).unwrap();

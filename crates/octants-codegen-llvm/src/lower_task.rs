@@ -83,7 +83,7 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
         draws_random: schedule.behavior.draws,
         flushes_denormals: target.flushes_denormals() && uses_floats(&task.body),
         polls: target.poll_offset().is_some() && schedule.behavior.runs_long,
-        behind: None,
+        depends_on: None,
         is_short: false,
         reads: task.access.reads.iter().map(|b| b.0).collect(),
         writes: task.access.writes.iter().map(|b| b.0).collect(),

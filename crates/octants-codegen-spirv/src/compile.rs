@@ -125,7 +125,7 @@ fn describe(facts: &Facts<'_>, number: usize) -> TaskMeta {
         polls: false,
         draws_random: schedule.behavior.draws,
         flushes_denormals: false,
-        behind: None,
+        depends_on: None,
         is_short: false,
         reads: task.access.reads.iter().map(|b| b.0).collect(),
         writes: task.access.writes.iter().map(|b| b.0).collect(),

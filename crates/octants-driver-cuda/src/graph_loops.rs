@@ -148,14 +148,14 @@ impl GraphLoops for CudaLoops {
         called("cuGraphConditionalHandleCreate", c).map(|()| switch)
     }
 
-    unsafe fn add_loop(&self, to: RawGraph, switch: u64, behind: &[RawNode]) -> Called<(RawNode, RawGraph)> {
+    unsafe fn add_loop(&self, to: RawGraph, switch: u64, dependencies: &[RawNode]) -> Called<(RawNode, RawGraph)> {
         // SAFETY: the trait's contract.
-        unsafe { self.add(to, (switch, WHILE), behind) }
+        unsafe { self.add(to, (switch, WHILE), dependencies) }
     }
 
-    unsafe fn add_choice(&self, to: RawGraph, switch: u64, behind: &[RawNode]) -> Called<(RawNode, RawGraph)> {
+    unsafe fn add_choice(&self, to: RawGraph, switch: u64, dependencies: &[RawNode]) -> Called<(RawNode, RawGraph)> {
         // SAFETY: the trait's contract.
-        unsafe { self.add(to, (switch, IF), behind) }
+        unsafe { self.add(to, (switch, IF), dependencies) }
     }
 }
 
@@ -168,7 +168,7 @@ impl CudaLoops {
         &self,
         to: RawGraph,
         (switch, repeats): (u64, c_int),
-        behind: &[RawNode],
+        dependencies: &[RawNode],
     ) -> Called<(RawNode, RawGraph)> {
         let mut parameters = ConditionalParameters {
             kind: CONDITIONAL,
@@ -180,10 +180,11 @@ impl CudaLoops {
             context: self.context()?,
             rest: [0; 26],
         };
-        let (behind, mut node, edges) = (raw_nodes(behind), null_mut(), std::ptr::null());
+        let (dependencies, mut node, edges) = (raw_nodes(dependencies), null_mut(), std::ptr::null());
         // SAFETY: the contract above; what the call makes lives as long as the graph.
         unsafe {
-            let c = (self.add_node)(&mut node, to.0, behind.as_ptr(), edges, behind.len(), &raw mut parameters);
+            let c =
+                (self.add_node)(&mut node, to.0, dependencies.as_ptr(), edges, dependencies.len(), &raw mut parameters);
             called("cuGraphAddNode_v2", c)?;
             Ok((RawNode(node), RawGraph(*parameters.made)))
         }

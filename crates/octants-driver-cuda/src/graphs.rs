@@ -183,37 +183,43 @@ impl Graphs for CudaGraphs {
         Ok(RawGraph(graph))
     }
 
-    unsafe fn add_kernel(&self, to: RawGraph, behind: &[RawNode], kernel: &KernelNode) -> Called<RawNode> {
+    unsafe fn add_kernel(&self, to: RawGraph, dependencies: &[RawNode], kernel: &KernelNode) -> Called<RawNode> {
         let mut parameter = kernel.parameter;
         let parameters = NodeParameters::new(kernel, &mut parameter);
-        let (behind, mut node) = (raw_nodes(behind), null_mut());
+        let (dependencies, mut node) = (raw_nodes(dependencies), null_mut());
         // SAFETY: the trait's contract; the pointers are to variables.
         let c = unsafe {
-            (self.functions.add_kernel)(&mut node, to.0, behind.as_ptr(), behind.len(), &raw const parameters)
+            (self.functions.add_kernel)(
+                &mut node,
+                to.0,
+                dependencies.as_ptr(),
+                dependencies.len(),
+                &raw const parameters,
+            )
         };
         called("cuGraphAddKernelNode", c)?;
         Ok(RawNode(node))
     }
 
-    unsafe fn add_waiting_kernel(&self, to: RawGraph, behind: RawNode, kernel: &KernelNode) -> Called<RawNode> {
+    unsafe fn add_waiting_kernel(&self, to: RawGraph, dependencies: RawNode, kernel: &KernelNode) -> Called<RawNode> {
         // SAFETY: the trait's contract; the pointers are to variables.
         unsafe {
-            let Some(edges) = &self.edges else { return self.add_kernel(to, &[behind], kernel) };
+            let Some(edges) = &self.edges else { return self.add_kernel(to, &[dependencies], kernel) };
             let node = self.add_kernel(to, &[], kernel)?;
-            let c = (edges.add_edges)(to.0, &raw const behind.0, &raw const node.0, &PROGRAMMATIC, 1);
+            let c = (edges.add_edges)(to.0, &raw const dependencies.0, &raw const node.0, &PROGRAMMATIC, 1);
             called("cuGraphAddDependencies_v2", c).map(|()| node)
         }
     }
 
-    unsafe fn add_join(&self, to: RawGraph, behind: &[RawNode]) -> Called<RawNode> {
-        let (behind, mut node) = (raw_nodes(behind), null_mut());
+    unsafe fn add_join(&self, to: RawGraph, dependencies: &[RawNode]) -> Called<RawNode> {
+        let (dependencies, mut node) = (raw_nodes(dependencies), null_mut());
         // SAFETY: as above.
-        let c = unsafe { (self.functions.add_empty)(&mut node, to.0, behind.as_ptr(), behind.len()) };
+        let c = unsafe { (self.functions.add_empty)(&mut node, to.0, dependencies.as_ptr(), dependencies.len()) };
         called("cuGraphAddEmptyNode", c)?;
         Ok(RawNode(node))
     }
 
-    unsafe fn add_fill(&self, to: RawGraph, behind: &[RawNode], fill: &FillNode) -> Called<RawNode> {
+    unsafe fn add_fill(&self, to: RawGraph, dependencies: &[RawNode], fill: &FillNode) -> Called<RawNode> {
         let element = fill.pattern.bytes();
         let parameters = FillParameters {
             at: fill.at,
@@ -227,24 +233,38 @@ impl Graphs for CudaGraphs {
             width: (fill.bytes / element) as usize,
             rows: 1,
         };
-        let (behind, mut node) = (raw_nodes(behind), null_mut());
+        let (dependencies, mut node) = (raw_nodes(dependencies), null_mut());
         let context = self.context()?;
         // SAFETY: the trait's contract; the pointers are to variables.
         let c = unsafe {
-            (self.functions.add_fill)(&mut node, to.0, behind.as_ptr(), behind.len(), &raw const parameters, context)
+            (self.functions.add_fill)(
+                &mut node,
+                to.0,
+                dependencies.as_ptr(),
+                dependencies.len(),
+                &raw const parameters,
+                context,
+            )
         };
         called("cuGraphAddMemsetNode", c).map(|()| RawNode(node))
     }
 
-    unsafe fn add_copy(&self, to: RawGraph, behind: &[RawNode], copy: &CopyNode) -> Called<RawNode> {
+    unsafe fn add_copy(&self, to: RawGraph, dependencies: &[RawNode], copy: &CopyNode) -> Called<RawNode> {
         let bytes = copy.bytes as usize;
         let (from, target) = (CopyEnd::at(copy.from, bytes), CopyEnd::at(copy.to, bytes));
         let parameters = CopyParameters { from, to: target, extent: [bytes, 1, 1] };
-        let (behind, mut node) = (raw_nodes(behind), null_mut());
+        let (dependencies, mut node) = (raw_nodes(dependencies), null_mut());
         let context = self.context()?;
         // SAFETY: as above.
         let c = unsafe {
-            (self.functions.add_copy)(&mut node, to.0, behind.as_ptr(), behind.len(), &raw const parameters, context)
+            (self.functions.add_copy)(
+                &mut node,
+                to.0,
+                dependencies.as_ptr(),
+                dependencies.len(),
+                &raw const parameters,
+                context,
+            )
         };
         called("cuGraphAddMemcpyNode", c).map(|()| RawNode(node))
     }

@@ -27,9 +27,11 @@ pub unsafe fn add_to_capture(
     let calls = context.enter_aside()?;
     // SAFETY: the stream is alive, and the nodes are added to the graph that its work becomes a part of.
     unsafe {
-        let Some((graph, behind)) = library.check_own(captures.under_way(stream), doing)? else { return Ok(false) };
+        let Some((graph, dependencies)) = library.check_own(captures.under_way(stream), doing)? else {
+            return Ok(false);
+        };
         let mut description = Description::within(graphs, graph, &calls);
-        let Ok(ends) = description.add(behind, (tasks, sections), launch) else {
+        let Ok(ends) = description.add(dependencies, (tasks, sections), launch) else {
             let message = format!(
                 "kernel `{}` has data-dependent loops or branches, but the device cannot add it to the \
                  graph that another library captures",

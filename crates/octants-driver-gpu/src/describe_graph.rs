@@ -177,7 +177,7 @@ impl<'a> Description<'a> {
     /// The module is loaded, and stays so as long as the graph; `launch` is one of its launches.
     pub unsafe fn add(
         &mut self,
-        behind: Vec<RawNode>,
+        dependencies: Vec<RawNode>,
         (tasks, sections): (&[LoadedTask], &[Section]),
         launch: &Launch<'_>,
     ) -> Result<Vec<RawNode>, NotAGraph> {
@@ -188,7 +188,7 @@ impl<'a> Description<'a> {
         let sections = if sections.is_empty() { &in_order } else { sections };
         let labels = &checkpoint_labels(sections);
         let what = Described { tasks, launch, within: None, labels };
-        let mut behind = behind;
+        let mut dependencies = dependencies;
         let mut resets = Vec::new();
         if launch.rounds.0 != 0 {
             let function = self.decide.ok_or(NotAGraph::Ever)?;
@@ -199,28 +199,28 @@ impl<'a> Description<'a> {
         }
         for reset in resets {
             // SAFETY: the contract above.
-            behind = vec![unsafe { self.kernel(&what, self.outermost, &behind, reset)? }];
+            dependencies = vec![unsafe { self.kernel(&what, self.outermost, &dependencies, reset)? }];
         }
         // SAFETY: the contract above.
-        unsafe { self.sections(&what, self.outermost, behind, sections) }
+        unsafe { self.sections(&what, self.outermost, dependencies, sections) }
     }
 
     /// Adds a fill after some nodes.
     ///
     /// # Safety
     /// The memory is the device's as long as the graph.
-    pub unsafe fn add_fill(&mut self, behind: &[RawNode], fill: &FillNode) -> Result<RawNode, NotAGraph> {
+    pub unsafe fn add_fill(&mut self, dependencies: &[RawNode], fill: &FillNode) -> Result<RawNode, NotAGraph> {
         // SAFETY: the contract above.
-        ever(unsafe { self.graphs.add_fill(self.outermost, behind, fill) })
+        ever(unsafe { self.graphs.add_fill(self.outermost, dependencies, fill) })
     }
 
     /// Adds a copy after some nodes.
     ///
     /// # Safety
     /// As [`Description::add_fill`].
-    pub unsafe fn add_copy(&mut self, behind: &[RawNode], copy: &CopyNode) -> Result<RawNode, NotAGraph> {
+    pub unsafe fn add_copy(&mut self, dependencies: &[RawNode], copy: &CopyNode) -> Result<RawNode, NotAGraph> {
         // SAFETY: the contract above.
-        ever(unsafe { self.graphs.add_copy(self.outermost, behind, copy) })
+        ever(unsafe { self.graphs.add_copy(self.outermost, dependencies, copy) })
     }
 
     /// Adds sections after some nodes. Returns the last nodes.
@@ -231,10 +231,10 @@ impl<'a> Description<'a> {
         &mut self,
         what: &Described<'_>,
         to: RawGraph,
-        behind: Vec<RawNode>,
+        dependencies: Vec<RawNode>,
         sections: &[Section],
     ) -> Result<Vec<RawNode>, NotAGraph> {
-        let mut last = behind;
+        let mut last = dependencies;
         for (at, section) in sections.iter().enumerate() {
             let rest = &sections[at + 1..];
             // SAFETY: the contract above.
@@ -276,7 +276,7 @@ impl<'a> Description<'a> {
         &mut self,
         what: &Described<'_>,
         to: RawGraph,
-        behind: Vec<RawNode>,
+        dependencies: Vec<RawNode>,
         (turn, rest): (Turn, &[Section]),
     ) -> Result<Vec<RawNode>, NotAGraph> {
         let loops: &dyn GraphLoops = self.graphs.loops().ok_or(NotAGraph::Ever)?;
@@ -284,7 +284,8 @@ impl<'a> Description<'a> {
         // SAFETY: the contract above.
         unsafe {
             let switch = if rest.is_empty() { 0 } else { ever(loops.create_switch(to))? };
-            let decision = vec![self.kernel(what, to, &behind, What::Decision(function, Turn { switch, ..turn }))?];
+            let decision =
+                vec![self.kernel(what, to, &dependencies, What::Decision(function, Turn { switch, ..turn }))?];
             if rest.is_empty() {
                 return Ok(decision);
             }
@@ -300,7 +301,7 @@ impl<'a> Description<'a> {
         &mut self,
         what: &Described<'_>,
         to: RawGraph,
-        behind: Vec<RawNode>,
+        dependencies: Vec<RawNode>,
         tasks: Range<usize>,
     ) -> Result<Vec<RawNode>, NotAGraph> {
         let first = tasks.start;
@@ -312,22 +313,22 @@ impl<'a> Description<'a> {
         let all_short = tasks.clone().all(|t| what.tasks[t].is_short && !self.fills_device(what, t));
         for task in tasks {
             let full = self.fills_device(what, task);
-            let waits_for: Vec<usize> = match &what.tasks[task].behind {
+            let waits_for: Vec<usize> = match &what.tasks[task].depends_on {
                 // Two tasks that each fill the device gain nothing from running at once.
-                Some(behind) if !(all_short || full && full_before) => {
-                    behind.iter().filter_map(|b| (*b as usize).checked_sub(first)).collect()
+                Some(tasks) if !(all_short || full && full_before) => {
+                    tasks.iter().filter_map(|b| (*b as usize).checked_sub(first)).collect()
                 }
                 _ => ends.clone(),
             };
             let nodes: Vec<RawNode> = waits_for.iter().map(|w| made[*w]).collect();
-            let nodes = if nodes.is_empty() { &behind } else { &nodes };
+            let nodes = if nodes.is_empty() { &dependencies } else { &nodes };
             // SAFETY: the contract above.
             made.push(unsafe { self.kernel(what, to, nodes, What::Task(task, what.within))? });
             ends.retain(|end| !waits_for.contains(end));
             ends.push(task - first);
             full_before = full;
         }
-        Ok(if made.is_empty() { behind } else { ends.into_iter().map(|end| made[end]).collect() })
+        Ok(if made.is_empty() { dependencies } else { ends.into_iter().map(|end| made[end]).collect() })
     }
 
     /// Whether a launch of the task fills the device.
@@ -343,7 +344,7 @@ impl<'a> Description<'a> {
         &mut self,
         what: &Described<'_>,
         to: RawGraph,
-        behind: &[RawNode],
+        dependencies: &[RawNode],
         (number, condition, body): (u32, Condition, &[Section]),
     ) -> Result<RawNode, NotAGraph> {
         let loops: &dyn GraphLoops = self.graphs.loops().ok_or(NotAGraph::Ever)?;
@@ -352,9 +353,9 @@ impl<'a> Description<'a> {
         unsafe {
             let switch = ever(loops.create_switch(to))?;
             let turn = Turn { switch, ..Turn::default() };
-            let mut before = behind.to_vec();
+            let mut before = dependencies.to_vec();
             if to != self.outermost {
-                before = vec![self.kernel(what, to, behind, What::Decision(function, turn))?];
+                before = vec![self.kernel(what, to, dependencies, What::Decision(function, turn))?];
             }
             let (node, inside) = ever(loops.add_loop(to, switch, &before))?;
             let what = &Described { within: Some(number), ..*what };
@@ -373,12 +374,12 @@ impl<'a> Description<'a> {
         &mut self,
         what: &Described<'_>,
         to: RawGraph,
-        behind: Vec<RawNode>,
+        dependencies: Vec<RawNode>,
         (condition, branches): (Condition, &[Box<[Section]>; 2]),
     ) -> Result<Vec<RawNode>, NotAGraph> {
         let loops: &dyn GraphLoops = self.graphs.loops().ok_or(NotAGraph::Ever)?;
         let function = self.decide.ok_or(NotAGraph::Ever)?;
-        let (mut last, mut switches) = (behind, Vec::with_capacity(2));
+        let (mut last, mut switches) = (dependencies, Vec::with_capacity(2));
         // SAFETY: the contract above.
         unsafe {
             for (branch, inverts) in branches.iter().zip([false, true]).filter(|(branch, _)| !branch.is_empty()) {
@@ -402,18 +403,18 @@ impl<'a> Description<'a> {
         &mut self,
         of: &Described<'_>,
         to: RawGraph,
-        behind: &[RawNode],
+        dependencies: &[RawNode],
         what: What,
     ) -> Result<RawNode, NotAGraph> {
         let told = what.told(self.calls, of.tasks, of.launch).ok_or(NotAGraph::Now)?;
         let waits_itself = matches!(what, What::Task(number, _) if of.tasks[number].waits_itself);
         // SAFETY: the contract above.
         let raw = ever(unsafe {
-            match behind {
+            match dependencies {
                 [before] if waits_itself && !self.shared && self.is_task(*before) => {
                     self.graphs.add_waiting_kernel(to, *before, &told.node())
                 }
-                _ => self.graphs.add_kernel(to, behind, &told.node()),
+                _ => self.graphs.add_kernel(to, dependencies, &told.node()),
             }
         })?;
         self.nodes.push(Node { raw, what, told });

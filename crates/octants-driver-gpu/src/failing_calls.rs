@@ -161,26 +161,26 @@ impl Graphs for Acme {
         called("graph_create", RawGraph(null_mut()))
     }
 
-    unsafe fn add_kernel(&self, _to: RawGraph, behind: &[RawNode], kernel: &KernelNode) -> Called<RawNode> {
-        note(format!("kernel behind {}", behind.len()));
+    unsafe fn add_kernel(&self, _to: RawGraph, dependencies: &[RawNode], kernel: &KernelNode) -> Called<RawNode> {
+        note(format!("kernel after {}", dependencies.len()));
         // SAFETY: a parameter of tasks is no shorter than that.
         let words = unsafe { std::slice::from_raw_parts(kernel.parameter.cast::<u64>(), 8) };
         note_decision(words);
         called("graph_kernel", RawNode(null_mut()))
     }
 
-    unsafe fn add_join(&self, _to: RawGraph, behind: &[RawNode]) -> Called<RawNode> {
-        note(format!("join of {}", behind.len()));
+    unsafe fn add_join(&self, _to: RawGraph, dependencies: &[RawNode]) -> Called<RawNode> {
+        note(format!("join of {}", dependencies.len()));
         called("graph_join", RawNode(null_mut()))
     }
 
-    unsafe fn add_fill(&self, _to: RawGraph, behind: &[RawNode], fill: &FillNode) -> Called<RawNode> {
-        note(format!("fill of {} behind {}", fill.bytes, behind.len()));
+    unsafe fn add_fill(&self, _to: RawGraph, dependencies: &[RawNode], fill: &FillNode) -> Called<RawNode> {
+        note(format!("fill of {} after {}", fill.bytes, dependencies.len()));
         called("graph_fill", RawNode(null_mut()))
     }
 
-    unsafe fn add_copy(&self, _to: RawGraph, behind: &[RawNode], copy: &CopyNode) -> Called<RawNode> {
-        note(format!("copy of {} behind {}", copy.bytes, behind.len()));
+    unsafe fn add_copy(&self, _to: RawGraph, dependencies: &[RawNode], copy: &CopyNode) -> Called<RawNode> {
+        note(format!("copy of {} after {}", copy.bytes, dependencies.len()));
         called("graph_copy", RawNode(null_mut()))
     }
 
@@ -218,13 +218,13 @@ impl GraphLoops for Acme {
         called("graph_switch", SWITCH)
     }
 
-    unsafe fn add_loop(&self, _to: RawGraph, _switch: u64, behind: &[RawNode]) -> Called<(RawNode, RawGraph)> {
-        note(format!("loop behind {}", behind.len()));
+    unsafe fn add_loop(&self, _to: RawGraph, _switch: u64, dependencies: &[RawNode]) -> Called<(RawNode, RawGraph)> {
+        note(format!("loop after {}", dependencies.len()));
         called("graph_loop", (RawNode(null_mut()), RawGraph(16 as *mut _)))
     }
 
-    unsafe fn add_choice(&self, _to: RawGraph, _switch: u64, behind: &[RawNode]) -> Called<(RawNode, RawGraph)> {
-        note(format!("choice behind {}", behind.len()));
+    unsafe fn add_choice(&self, _to: RawGraph, _switch: u64, dependencies: &[RawNode]) -> Called<(RawNode, RawGraph)> {
+        note(format!("choice after {}", dependencies.len()));
         called("graph_choice", (RawNode(null_mut()), RawGraph(24 as *mut _)))
     }
 }

@@ -61,10 +61,10 @@ impl GraphOfParts {
         let (mut own, mut numbered, mut kernel) = (Vec::with_capacity(parts.len()), Vec::new(), None);
         let mut ends: Vec<Vec<RawNode>> = Vec::with_capacity(parts.len());
         for (place, part) in parts.iter().enumerate() {
-            let mut behind: Vec<RawNode> = Vec::new();
-            for end in part.behind.iter().flat_map(|p| &ends[*p]) {
-                if !behind.contains(end) {
-                    behind.push(*end);
+            let mut dependencies: Vec<RawNode> = Vec::new();
+            for end in part.depends_on.iter().flat_map(|p| &ends[*p]) {
+                if !dependencies.contains(end) {
+                    dependencies.push(*end);
                 }
             }
             let first = description.nodes.len();
@@ -79,13 +79,16 @@ impl GraphOfParts {
                             numbered.push(place);
                         }
                         kernel = kernel.or(module.tasks.first().map(|t| t.kernel));
-                        description.add(behind, (&module.tasks, sections), launch)?
+                        description.add(dependencies, (&module.tasks, sections), launch)?
                     }
                     PartWork::Fill { at, pattern, bytes } => {
-                        vec![description.add_fill(&behind, &FillNode { at: at.0, pattern: *pattern, bytes: *bytes })?]
+                        vec![
+                            description
+                                .add_fill(&dependencies, &FillNode { at: at.0, pattern: *pattern, bytes: *bytes })?,
+                        ]
                     }
                     PartWork::Copy { to, from, bytes } => {
-                        vec![description.add_copy(&behind, &CopyNode { to: to.0, from: from.0, bytes: *bytes })?]
+                        vec![description.add_copy(&dependencies, &CopyNode { to: to.0, from: from.0, bytes: *bytes })?]
                     }
                 }
             };

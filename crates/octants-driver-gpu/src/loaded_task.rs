@@ -23,8 +23,8 @@ pub struct LoadedTask {
     pub is_numbered: bool,
     /// As [`TaskMeta::is_short`].
     pub is_short: bool,
-    /// As [`TaskMeta::behind`].
-    pub behind: Option<Box<[u32]>>,
+    /// As [`TaskMeta::depends_on`].
+    pub depends_on: Option<Box<[u32]>>,
     kind: Kind,
     /// Bytes of local memory per thread: spilled registers. The driver reserves this for every thread that the device
     /// can hold.
@@ -120,8 +120,8 @@ pub(crate) unsafe fn load_task(
         };
         let (waits_itself, is_numbered) = (task.waits_itself, task.draws_random || asserts);
         let is_short = task.is_short;
-        let behind = task.behind.as_deref().map(Box::from);
-        Ok(LoadedTask { number, kernel, waits_itself, is_numbered, is_short, behind, kind, local_bytes })
+        let depends_on = task.depends_on.as_deref().map(Box::from);
+        Ok(LoadedTask { number, kernel, waits_itself, is_numbered, is_short, depends_on, kind, local_bytes })
     }
 }
 

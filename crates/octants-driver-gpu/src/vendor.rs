@@ -135,23 +135,23 @@ pub trait Graphs {
     unsafe fn create(&self) -> Called<RawGraph>;
 
     /// Adds a kernel, which runs after other nodes of the graph.
-    unsafe fn add_kernel(&self, to: RawGraph, behind: &[RawNode], kernel: &KernelNode) -> Called<RawNode>;
+    unsafe fn add_kernel(&self, to: RawGraph, dependencies: &[RawNode], kernel: &KernelNode) -> Called<RawNode>;
 
     /// Adds a kernel that runs after another one (programmatic dependent launch). Its blocks may start early; its code
     /// waits for the other kernel.
-    unsafe fn add_waiting_kernel(&self, to: RawGraph, behind: RawNode, kernel: &KernelNode) -> Called<RawNode> {
+    unsafe fn add_waiting_kernel(&self, to: RawGraph, dependencies: RawNode, kernel: &KernelNode) -> Called<RawNode> {
         // SAFETY: the trait's contract.
-        unsafe { self.add_kernel(to, &[behind], kernel) }
+        unsafe { self.add_kernel(to, &[dependencies], kernel) }
     }
 
     /// Adds an empty node that waits for several others.
-    unsafe fn add_join(&self, to: RawGraph, behind: &[RawNode]) -> Called<RawNode>;
+    unsafe fn add_join(&self, to: RawGraph, dependencies: &[RawNode]) -> Called<RawNode>;
 
     /// Adds a fill, which runs after other nodes.
-    unsafe fn add_fill(&self, to: RawGraph, behind: &[RawNode], fill: &FillNode) -> Called<RawNode>;
+    unsafe fn add_fill(&self, to: RawGraph, dependencies: &[RawNode], fill: &FillNode) -> Called<RawNode>;
 
     /// Adds a copy, which runs after other nodes.
-    unsafe fn add_copy(&self, to: RawGraph, behind: &[RawNode], copy: &CopyNode) -> Called<RawNode>;
+    unsafe fn add_copy(&self, to: RawGraph, dependencies: &[RawNode], copy: &CopyNode) -> Called<RawNode>;
 
     /// Instantiates a graph, with the graphs within it.
     unsafe fn make_ready(&self, graph: RawGraph) -> Called<ReadyGraph>;
@@ -238,11 +238,11 @@ pub trait GraphLoops {
 
     /// Adds a loop node after others: an empty graph that runs repeatedly while the switch is on. Returns the node and
     /// the graph.
-    unsafe fn add_loop(&self, to: RawGraph, switch: u64, behind: &[RawNode]) -> Called<(RawNode, RawGraph)>;
+    unsafe fn add_loop(&self, to: RawGraph, switch: u64, dependencies: &[RawNode]) -> Called<(RawNode, RawGraph)>;
 
     /// Adds a conditional node after others: an empty graph that runs once if the switch is on by then. Returns the
     /// node and the graph.
-    unsafe fn add_choice(&self, to: RawGraph, switch: u64, behind: &[RawNode]) -> Called<(RawNode, RawGraph)>;
+    unsafe fn add_choice(&self, to: RawGraph, switch: u64, dependencies: &[RawNode]) -> Called<(RawNode, RawGraph)>;
 }
 
 /// A vendor's own functions.

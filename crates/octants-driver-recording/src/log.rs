@@ -68,7 +68,7 @@ pub struct Launched {
 
 impl Launched {
     /// The other one is done before this one starts.
-    pub fn is_behind(&self, other: &Launched) -> bool {
+    pub fn happens_after(&self, other: &Launched) -> bool {
         self.known.knows(other.at)
     }
 }

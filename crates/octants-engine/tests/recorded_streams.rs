@@ -168,11 +168,11 @@ fn s10_every_kind_of_task_runs_on_its_groups_stream_in_order() {
     ];
     assert_eq!(names, expected);
     for of in &streams {
-        assert!(of.windows(2).all(|pair| pair[1].is_behind(pair[0])), "{of:#?}");
+        assert!(of.windows(2).all(|pair| pair[1].happens_after(pair[0])), "{of:#?}");
     }
     for (i, of) in streams.iter().enumerate() {
         for other in streams.iter().enumerate().filter(|(k, _)| *k != i).flat_map(|(_, of)| of) {
-            assert!(of.iter().all(|t| !t.is_behind(other)), "groups do not wait for one another: {tasks:#?}");
+            assert!(of.iter().all(|t| !t.happens_after(other)), "groups do not wait for one another: {tasks:#?}");
         }
     }
     drop((kernel, stream));
@@ -206,10 +206,10 @@ fn s9_blocks_are_concurrent_and_an_empty_one_takes_no_stream() {
     let (before, _) = bench.launch(&kernel, &stream);
     let (tasks, calls) = bench.launch(&kernel, &stream);
     let [first, last] = &tasks[..] else { panic!("{tasks:#?}") };
-    assert!(!first.is_behind(last) && !last.is_behind(first));
+    assert!(!first.happens_after(last) && !last.happens_after(first));
     assert_eq!((count(&calls, "record_event"), count(&calls, "wait_events")), (2, 2), "one worker: {calls:?}");
     // Launches on one stream are ordered with what they forked.
-    assert!(tasks.iter().all(|t| before.iter().all(|b| t.is_behind(b))));
+    assert!(tasks.iter().all(|t| before.iter().all(|b| t.happens_after(b))));
     assert_eq!(bench.session.device().stream_pool_stats().created, 1);
     drop((kernel, stream));
     bench.finish();
@@ -232,7 +232,7 @@ fn s14_artifacts_that_differ_in_groups_alone_have_keys_and_launches_of_their_own
         drop((kernel, stream));
         bench.finish();
         assert_eq!(tasks.len(), 2);
-        (counts.hits, tasks[1].is_behind(&tasks[0]), count(&calls, "record_event"), count(&calls, "wait_events"))
+        (counts.hits, tasks[1].happens_after(&tasks[0]), count(&calls, "record_event"), count(&calls, "wait_events"))
     };
     // From the compiler, and then from the folder.
     for found in 0..2 {
@@ -280,7 +280,7 @@ fn s13_groups_that_overlap_do_not_reach_the_launcher_unless_allowed() {
     let kernel = bench.load(&[]).unwrap_or_else(|e| panic!("{e:?}"));
     let stream = bench.stream();
     let (tasks, _) = bench.launch(&kernel, &stream);
-    assert!(tasks[0].args[0] != tasks[0].args[2] && !tasks[1].is_behind(&tasks[0]), "{tasks:#?}");
+    assert!(tasks[0].args[0] != tasks[0].args[2] && !tasks[1].happens_after(&tasks[0]), "{tasks:#?}");
     drop((kernel, stream));
     bench.finish();
 
@@ -296,7 +296,7 @@ fn s13_groups_that_overlap_do_not_reach_the_launcher_unless_allowed() {
     assert!(matches!(&warned[..], [w] if w.message.contains("may write the same elements of `a`")), "{warned:?}");
     let stream = bench.stream();
     let (tasks, _) = bench.launch(&kernel, &stream);
-    assert!(!tasks[0].is_behind(&tasks[1]) && !tasks[1].is_behind(&tasks[0]));
+    assert!(!tasks[0].happens_after(&tasks[1]) && !tasks[1].happens_after(&tasks[0]));
     drop((kernel, stream));
     bench.finish();
 
@@ -306,7 +306,7 @@ fn s13_groups_that_overlap_do_not_reach_the_launcher_unless_allowed() {
     let (tasks, _) = bench.launch(&kernel, &stream);
     let address = |task: &Launched, array: usize| task.args[kernel.code.layout.buffers[array].unwrap() as usize];
     assert_eq!(address(&tasks[0], 0), address(&tasks[1], 1), "one array, by both names");
-    assert!(!tasks[0].is_behind(&tasks[1]) && !tasks[1].is_behind(&tasks[0]), "as the user asked");
+    assert!(!tasks[0].happens_after(&tasks[1]) && !tasks[1].happens_after(&tasks[0]), "as the user asked");
     drop((kernel, stream));
     bench.finish();
 }

@@ -45,5 +45,5 @@ pub fn take_decisions(py: Python<'_>) -> PyResult<(Vec<Decided>, u64)> {
     let program = program::require(py)?;
     let device = program.session.device();
     let decisions = device.take_decisions();
-    Ok((decisions.into_iter().map(|d| (d.number, d.kernel, d.lane, d.behind)).collect(), device.replays()))
+    Ok((decisions.into_iter().map(|d| (d.number, d.kernel, d.lane, d.depends_on)).collect(), device.replays()))
 }

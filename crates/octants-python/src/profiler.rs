@@ -58,7 +58,7 @@ pub fn profiler_spans(py: Python<'_>, first: SpanId, last: SpanId) -> PyResult<(
     let (spans, dropped) = profiler.spans(first, last);
     let row = |s: octants_engine::runtime::Span| {
         let task = short(&s.kernel.name, &s.kernel.tasks[s.task].name).to_string();
-        (s.id, s.launch, s.kernel.name.clone(), task, s.lane, s.begin_ms, s.end_ms, s.behind)
+        (s.id, s.launch, s.kernel.name.clone(), task, s.lane, s.begin_ms, s.end_ms, s.depends_on)
     };
     let lane = |lane: &Lane| match *lane {
         Lane::Stream(number) => i64::from(number),

@@ -39,7 +39,7 @@ pub(crate) struct Step {
     /// The stream it was queued on, counted from 0. Launches of a lane are after one another.
     pub(crate) lane: usize,
     /// Steps before it that it waits for.
-    pub(crate) behind: Vec<usize>,
+    pub(crate) depends_on: Vec<usize>,
     pub(crate) work: Work,
     /// Its call site in the program, if races are checked.
     pub(crate) site: Option<String>,
@@ -47,8 +47,8 @@ pub(crate) struct Step {
 
 impl Step {
     /// The steps that it depends on, from an index on.
-    pub(crate) fn behind_from(&self, first: usize) -> impl Iterator<Item = usize> + '_ {
-        self.behind.iter().copied().filter(move |b| *b >= first)
+    pub(crate) fn dependencies_from(&self, first: usize) -> impl Iterator<Item = usize> + '_ {
+        self.depends_on.iter().copied().filter(move |b| *b >= first)
     }
 }
 
@@ -115,7 +115,7 @@ pub(crate) struct Noted {
     base: Vec<usize>,
     events: HashMap<EventHandle, Vec<usize>>,
     /// Streams of other libraries, by handle, whose work comes first.
-    pub(crate) behind_handles: Vec<u64>,
+    pub(crate) awaited_handles: Vec<u64>,
     /// Memory that fills copy from.
     fills: HashMap<Vec<u8>, Buffer>,
     /// Memory that the graph owns, and whether its contents are constant.
@@ -150,8 +150,8 @@ impl Noted {
     fn add(&mut self, stream: &Arc<StreamCore>, work: Work, site: Option<String>) -> usize {
         let (lane, step) = (self.lane(stream), self.steps.len());
         let lane = &mut self.lanes[lane];
-        let behind = std::mem::replace(&mut lane.ends, vec![step]);
-        self.steps.push(Step { lane: lane.number, behind, work, site });
+        let depends_on = std::mem::replace(&mut lane.ends, vec![step]);
+        self.steps.push(Step { lane: lane.number, depends_on, work, site });
         step
     }
 
@@ -348,12 +348,17 @@ impl Capture {
         let mut noted = self.noted()?;
         let works = self.fill(&mut noted, (buffer, buffer.at(0, 0)?), &[0], buffer.bytes())?;
         noted.own.push((buffer.clone(), false));
-        let mut behind = Vec::new();
+        let mut depends_on = Vec::new();
         for work in works {
             let step = noted.steps.len();
-            noted.steps.push(Step { lane: 0, behind: std::mem::replace(&mut behind, vec![step]), work, site: None });
+            noted.steps.push(Step {
+                lane: 0,
+                depends_on: std::mem::replace(&mut depends_on, vec![step]),
+                work,
+                site: None,
+            });
         }
-        behind.into_iter().for_each(|last| noted.precede(last));
+        depends_on.into_iter().for_each(|last| noted.precede(last));
         Ok(())
     }
 
@@ -429,8 +434,8 @@ impl Capture {
     /// Notes a stream of another library whose work comes before that of the graph.
     pub(crate) fn note_handle(&self, handle: u64) {
         let mut noted = lock(&self.open);
-        if !noted.behind_handles.contains(&handle) {
-            noted.behind_handles.push(handle);
+        if !noted.awaited_handles.contains(&handle) {
+            noted.awaited_handles.push(handle);
         }
     }
 
@@ -438,7 +443,7 @@ impl Capture {
     pub(crate) fn fence(&self) {
         let mut noted = lock(&self.open);
         let mut last = vec![true; noted.steps.len()];
-        noted.steps.iter().flat_map(|s| &s.behind).for_each(|b| last[*b] = false);
+        noted.steps.iter().flat_map(|s| &s.depends_on).for_each(|b| last[*b] = false);
         let all: Vec<usize> = (0..last.len()).filter(|step| last[*step]).collect();
         noted.lanes.iter_mut().for_each(|l| l.ends.clone_from(&all));
         noted.base = all;
@@ -448,10 +453,10 @@ impl Capture {
     pub(crate) fn note_graph(
         &self,
         stream: &Arc<StreamCore>,
-        (steps, behind_handles, memory): (&[Step], &[u64], &[(Buffer, bool)]),
+        (steps, awaited_handles, memory): (&[Step], &[u64], &[(Buffer, bool)]),
     ) -> Result<()> {
         self.check(&stream.device, "stream")?;
-        behind_handles.iter().for_each(|h| self.note_handle(*h));
+        awaited_handles.iter().for_each(|h| self.note_handle(*h));
         let mut noted = self.noted()?;
         noted.own.extend(memory.iter().cloned());
         let (lane, first) = (noted.lane(stream), noted.steps.len());
@@ -463,14 +468,14 @@ impl Capture {
         noted.numbers += steps.iter().map(|s| s.lane).max().unwrap_or(0);
         let mut ends: Vec<usize> = Vec::new();
         for step in steps {
-            let own: Vec<usize> = step.behind.iter().map(|s| s + first).collect();
+            let own: Vec<usize> = step.depends_on.iter().map(|s| s + first).collect();
             let place = noted.steps.len();
             ends.retain(|end| !own.contains(end));
             ends.push(place);
-            let behind = if own.is_empty() { before.clone() } else { own };
+            let depends_on = if own.is_empty() { before.clone() } else { own };
             noted.steps.push(Step {
                 lane: number_of(step.lane),
-                behind,
+                depends_on,
                 work: step.work.clone(),
                 site: step.site.clone(),
             });

@@ -27,7 +27,7 @@ pub struct CapturedGraph {
 pub(crate) struct Plan {
     pub(crate) steps: Vec<Step>,
     pub(crate) lanes: usize,
-    pub(crate) behind_handles: Vec<u64>,
+    pub(crate) awaited_handles: Vec<u64>,
     /// Memory that is the graph's own, and whether it always holds the same.
     pub(crate) own: Vec<(Buffer, bool)>,
     /// What follows from the steps; none before the first launch, and after a step was exchanged for one that is not of
@@ -134,22 +134,22 @@ impl Work {
 impl CapturedGraph {
     /// The recorded steps.
     pub fn of(capture: &Capture) -> CapturedGraph {
-        let Noted { steps, behind_handles, own, .. } = capture.end();
-        CapturedGraph::of_steps(capture.device(), steps, behind_handles, own)
+        let Noted { steps, awaited_handles, own, .. } = capture.end();
+        CapturedGraph::of_steps(capture.device(), steps, awaited_handles, own)
     }
 
     /// Steps that are launched as one native graph, with their own memory.
     pub(crate) fn of_steps(
         device: &Arc<DeviceCore>,
         steps: Vec<Step>,
-        behind_handles: Vec<u64>,
+        awaited_handles: Vec<u64>,
         own: Vec<(Buffer, bool)>,
     ) -> CapturedGraph {
         let lanes = steps.iter().map(|s| s.lane + 1).max().unwrap_or(1);
         let plan = Plan {
             steps,
             lanes,
-            behind_handles,
+            awaited_handles,
             own,
             layout: None,
             exchanged: Vec::new(),
@@ -174,9 +174,9 @@ impl CapturedGraph {
             return bug("that is not a launch");
         }
         plan.own.append(&mut noted.own);
-        for handle in noted.behind_handles {
-            if !plan.behind_handles.contains(&handle) {
-                plan.behind_handles.push(handle);
+        for handle in noted.awaited_handles {
+            if !plan.awaited_handles.contains(&handle) {
+                plan.awaited_handles.push(handle);
             }
         }
         let same = |(place, new): (&usize, Step)| plan.exchange(*place, new.work);
@@ -197,7 +197,7 @@ impl CapturedGraph {
             Work::Copy { bytes, .. } => format!("copy {bytes} bytes"),
             Work::Foreign(_) => "graph of another library".into(),
         };
-        plan.steps.iter().map(|s| (what(&s.work), s.lane, s.behind.clone())).collect()
+        plan.steps.iter().map(|s| (what(&s.work), s.lane, s.depends_on.clone())).collect()
     }
 
     /// Times that the driver was given the steps again.
@@ -313,7 +313,7 @@ impl Layout {
                 if !piece.lanes.contains(&step.lane) {
                     piece.lanes.push(step.lane);
                 }
-                for before in step.behind_from(piece.steps.start).filter(|b| steps[*b].lane != step.lane) {
+                for before in step.dependencies_from(piece.steps.start).filter(|b| steps[*b].lane != step.lane) {
                     layout.crosses[before] = true;
                 }
                 layout.ordinals.push(piece.launches);

@@ -95,9 +95,9 @@ impl Lanes {
         };
         let mut state = self.open(home, caller)?;
         state.retire(device, caller)?;
-        let behind = state.conflicts(kernel, args, &given);
-        let lane = state.choose_lane(device, kernel, &behind)?;
-        state.order(&*device.driver, lane, &behind)?;
+        let depends_on = state.conflicts(kernel, args, &given);
+        let lane = state.choose_lane(device, kernel, &depends_on)?;
+        state.order(&*device.driver, lane, &depends_on)?;
         let event = match state.idle_events.pop() {
             Some(event) => event,
             None => device.driver.create_event(false)?,
@@ -108,7 +108,7 @@ impl Lanes {
         // Also after a partially failed launch.
         let marked = state.mark(&*device.driver, lane, event);
         if marked.is_ok() {
-            state.note((lane, event, behind), (kernel, args), &given);
+            state.note((lane, event, depends_on), (kernel, args), &given);
             state.history.note(captured(kernel, args, given));
             self.holding.store(true, Ordering::Release);
         }
@@ -159,7 +159,7 @@ impl Lanes {
         let mut state = lock(&self.state);
         let number = state.next_number();
         let kernel = kernel.name().to_string();
-        state.decide(Decision { number, kernel, lane: None, behind: Vec::new() });
+        state.decide(Decision { number, kernel, lane: None, depends_on: Vec::new() });
     }
 
     /// Opens the lanes, after the work that the default stream has queued.
@@ -279,7 +279,7 @@ fn graph_of(device: &Arc<DeviceCore>, launches: &[Arc<CapturedLaunch>]) -> Optio
             })
         })
     };
-    let behind: Vec<Vec<usize>> =
+    let depends_on: Vec<Vec<usize>> =
         (0..launches.len()).map(|later| (0..later).filter(|earlier| conflict(*earlier, later)).collect()).collect();
-    Some(CapturedGraph::of_steps(device, cycle::steps_of(launches, &behind, LANES), Vec::new(), Vec::new()))
+    Some(CapturedGraph::of_steps(device, cycle::steps_of(launches, &depends_on, LANES), Vec::new(), Vec::new()))
 }

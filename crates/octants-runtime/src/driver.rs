@@ -55,7 +55,7 @@ pub struct GraphHandle(pub u64);
 /// A part of a graph.
 pub struct GraphPart<'a> {
     /// Indices of the parts that it depends on, all smaller than its own.
-    pub behind: &'a [usize],
+    pub depends_on: &'a [usize],
     /// Its operation.
     pub work: PartWork<'a>,
 }

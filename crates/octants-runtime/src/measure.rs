@@ -58,9 +58,9 @@ impl<'a> Measured<'a> {
             s.idle.extend([begin, end]);
             return queued;
         }
-        let (id, lane, behind) = s.place(stream.0, number);
+        let (id, lane, depends_on) = s.place(stream.0, number);
         drop(s);
-        self.tasks().push(Queued { id, task, lane, begin, end, behind });
+        self.tasks().push(Queued { id, task, lane, begin, end, depends_on });
         Ok(())
     }
 
@@ -70,13 +70,13 @@ impl<'a> Measured<'a> {
         launch()?;
         let ended = Instant::now();
         let mut s = self.device.profile.state();
-        let (id, lane, behind) = s.place(0, Some(0));
+        let (id, lane, depends_on) = s.place(0, Some(0));
         let since = |t: Instant| s.began.map_or(0.0, |origin| (t - origin).as_secs_f64() * 1e3);
         let times = (since(began), since(ended));
         drop(s);
         self.times.push(times);
         let (begin, end) = (EventHandle(0), EventHandle(0));
-        self.tasks().push(Queued { id, task, lane, begin, end, behind });
+        self.tasks().push(Queued { id, task, lane, begin, end, depends_on });
         Ok(())
     }
 

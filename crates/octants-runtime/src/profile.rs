@@ -42,7 +42,7 @@ pub struct Span {
     /// As `begin_ms`.
     pub end_ms: f64,
     /// Tasks of other lanes that it waited for.
-    pub behind: Vec<SpanId>,
+    pub depends_on: Vec<SpanId>,
 }
 
 /// A stream on which tasks ran.
@@ -118,7 +118,7 @@ pub(crate) struct Queued {
     pub(crate) lane: u32,
     pub(crate) begin: EventHandle,
     pub(crate) end: EventHandle,
-    pub(crate) behind: Vec<SpanId>,
+    pub(crate) depends_on: Vec<SpanId>,
 }
 
 /// The tasks of a launch. Some may not be done.
@@ -207,8 +207,8 @@ impl State {
                 self.spans.pop_front();
                 self.dropped += 1;
             }
-            let Queued { id, task, lane, behind, .. } = task;
-            self.spans.push_back(Span { id, launch, kernel: kernel.clone(), task, lane, begin_ms, end_ms, behind });
+            let Queued { id, task, lane, depends_on, .. } = task;
+            self.spans.push_back(Span { id, launch, kernel: kernel.clone(), task, lane, begin_ms, end_ms, depends_on });
         }
         total.launches.add(sum);
     }

@@ -221,9 +221,9 @@ impl<'a> Saving<'a> {
                     return refused("one step is a graph of another library, which exists only in this process".into());
                 }
             };
-            let behind = step.behind.iter().map(|b| *b as u32).collect();
+            let depends_on = step.depends_on.iter().map(|b| *b as u32).collect();
             let lane = lanes.range(..step.lane).count() as u32;
-            self.saved.steps.push(SavedStep { lane, behind, work });
+            self.saved.steps.push(SavedStep { lane, depends_on, work });
         }
         Ok(self.saved)
     }
@@ -316,8 +316,8 @@ struct Loading<'a> {
 
 impl Loading<'_> {
     fn step(&self, place: usize, saved: &SavedStep) -> Result<Step> {
-        let behind: Vec<usize> = saved.behind.iter().map(|b| *b as usize).collect();
-        if behind.iter().any(|b| *b >= place) || saved.lane as usize >= self.steps {
+        let depends_on: Vec<usize> = saved.depends_on.iter().map(|b| *b as usize).collect();
+        if depends_on.iter().any(|b| *b >= place) || saved.lane as usize >= self.steps {
             return damaged();
         }
         let work = match &saved.work {
@@ -332,7 +332,7 @@ impl Loading<'_> {
                 Work::Copy { to, at, from, from_at, bytes: *bytes }
             }
         };
-        Ok(Step { lane: saved.lane as usize, behind, work, site: None })
+        Ok(Step { lane: saved.lane as usize, depends_on, work, site: None })
     }
 
     fn launch(&self, kernel: u32, saved: &[SavedSlot]) -> Result<Work> {

@@ -349,19 +349,19 @@ impl StreamCore {
 
     /// Orders the default stream after all concurrent launches.
     fn settle(&self, caller: &dyn Caller) {
-        if self.is_behind_others() {
+        if self.waits_for_others() {
             self.in_order(caller, || ());
         }
     }
 
     /// Does `work`, which takes no turn otherwise, on the default stream after all concurrent launches.
     pub(crate) fn after_lanes<T>(&self, work: impl FnOnce() -> T) -> T {
-        if self.is_behind_others() { self.in_order(&Patient, work) } else { work() }
+        if self.waits_for_others() { self.in_order(&Patient, work) } else { work() }
     }
 
     /// Launches that are this stream's may be elsewhere.
     #[inline]
-    fn is_behind_others(&self) -> bool {
+    fn waits_for_others(&self) -> bool {
         self.number == 0 && self.device.launches_elsewhere.get().is_some()
     }
 

@@ -510,13 +510,13 @@ fn races_of_steps(steps: &[Step]) -> Vec<Race> {
     if steps.len() > MOST_STEPS {
         return Vec::new();
     }
-    let mut behind: Vec<HashSet<usize>> = Vec::with_capacity(steps.len());
+    let mut depends_on: Vec<HashSet<usize>> = Vec::with_capacity(steps.len());
     let mut works: Vec<Option<Work>> = Vec::with_capacity(steps.len());
     let mut races = Vec::new();
     for step in steps {
-        let mut all: HashSet<usize> = step.behind.iter().copied().collect();
-        for earlier in &step.behind {
-            all.extend(behind.get(*earlier).into_iter().flatten());
+        let mut all: HashSet<usize> = step.depends_on.iter().copied().collect();
+        for earlier in &step.depends_on {
+            all.extend(depends_on.get(*earlier).into_iter().flatten());
         }
         let work = work_of_step(step);
         for (n, earlier) in works.iter().enumerate().filter(|(n, _)| !all.contains(n)) {
@@ -526,7 +526,7 @@ fn races_of_steps(steps: &[Step]) -> Vec<Race> {
                 races.extend(race_of(earlier, work));
             }
         }
-        behind.push(all);
+        depends_on.push(all);
         works.push(work);
     }
     races

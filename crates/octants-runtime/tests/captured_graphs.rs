@@ -91,7 +91,8 @@ fn branches_run_on_streams_of_the_pool_behind_what_they_wait_for() {
     let graph = bench.fork();
     let calls = log.take();
     assert!(!calls.iter().any(|c| c.starts_with("launch") || c.starts_with("record_event")), "{calls:?}");
-    let steps: Vec<_> = graph.describe().into_iter().map(|(what, lane, behind)| (what, (lane, behind))).collect();
+    let steps: Vec<_> =
+        graph.describe().into_iter().map(|(what, lane, depends_on)| (what, (lane, depends_on))).collect();
     let expected = [
         ("copy 63 bytes", (0, vec![])),
         ("k", (1, vec![0])),

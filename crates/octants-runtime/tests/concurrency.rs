@@ -56,7 +56,7 @@ fn order(log: &Log) -> Vec<Vec<bool>> {
     launched
         .iter()
         .enumerate()
-        .map(|(n, l)| launched[..n].iter().map(|earlier| l.is_behind(earlier)).collect())
+        .map(|(n, l)| launched[..n].iter().map(|earlier| l.happens_after(earlier)).collect())
         .collect()
 }
 
@@ -71,10 +71,10 @@ fn launches_are_behind_those_that_they_conflict_with_and_no_others() {
     launch(&device, &kernel, [&y, &y, &x], (0, 100));
     assert_eq!(order(&log), [vec![], vec![false], vec![true, true], vec![true, true, false]]);
     let decisions = device.take_decisions();
-    let behind: Vec<_> = decisions.iter().map(|d| d.behind.clone()).collect();
+    let depends_on: Vec<_> = decisions.iter().map(|d| d.depends_on.clone()).collect();
     let name = |n: u64, name: &str| (n, name.to_string());
-    assert_eq!(behind[2], [name(1, "b"), name(0, "a")]);
-    assert_eq!(behind[3], [name(1, "c"), name(0, "a")]);
+    assert_eq!(depends_on[2], [name(1, "b"), name(0, "a")]);
+    assert_eq!(depends_on[3], [name(1, "c"), name(0, "a")]);
     assert!(decisions.iter().all(|d| d.lane.is_some()));
     drop((kernel, x, y, z, w));
     finish(device, &log);
@@ -163,9 +163,9 @@ fn random_launches_keep_every_order_that_matters() {
     let mut apart = 0;
     for later in 0..made.len() {
         for earlier in 0..later {
-            let is_behind = launched[later].is_behind(&launched[earlier]);
-            assert!(is_behind || !conflict(&made[earlier], &made[later]), "{earlier} and {later}");
-            apart += usize::from(!is_behind);
+            let happens_after = launched[later].happens_after(&launched[earlier]);
+            assert!(happens_after || !conflict(&made[earlier], &made[later]), "{earlier} and {later}");
+            apart += usize::from(!happens_after);
         }
     }
     assert!(apart > 0, "some launches run side by side");
@@ -253,9 +253,9 @@ fn a_graph_of_a_round_keeps_the_order_that_matters() {
     log.take_launched();
     (0..2).for_each(|_| round(&device, &kernel, buffers.each_ref()));
     assert_eq!(device.replays(), 2);
-    let behind = order(&log);
-    assert_eq!(behind[..3], [vec![], vec![false], vec![true, true]]);
-    assert!(behind[3..].iter().all(|b| b[..3] == [true; 3]), "rounds follow one another: {behind:?}");
+    let depends_on = order(&log);
+    assert_eq!(depends_on[..3], [vec![], vec![false], vec![true, true]]);
+    assert!(depends_on[3..].iter().all(|b| b[..3] == [true; 3]), "rounds follow one another: {depends_on:?}");
     drop((kernel, buffers));
     finish(device, &log);
 }

@@ -53,8 +53,8 @@ fn a_copy_comes_behind_what_uses_the_memory_and_later_work_behind_the_copy() {
         launch(there.default_stream(), &after, &from);
         let launched = log.take_launched();
         let task = |name: &str| launched.iter().find(|l| l.task == name).unwrap();
-        assert!(task("user").is_behind(task("before")), "the copy waits for the source's writer");
-        assert!(task("after").is_behind(task("before")));
+        assert!(task("user").happens_after(task("before")), "the copy waits for the source's writer");
+        assert!(task("after").happens_after(task("before")));
         // Memory that goes before the copy is done would be a mistake.
         drop((to, from));
         assert_eq!(log.mistakes(), [""; 0]);
@@ -126,8 +126,8 @@ fn a_stream_waits_for_what_is_queued_on_another_device() {
         launch(&waiting, &after, &own);
         let launched = log.take_launched();
         let task = |name: &str| launched.iter().find(|l| l.task == name).unwrap();
-        assert!(task("after").is_behind(task("before")));
-        assert!(!task("early").is_behind(task("before")));
+        assert!(task("after").happens_after(task("before")));
+        assert!(!task("early").happens_after(task("before")));
         let event = there.create_event(false).unwrap();
         let refused = event.record(&waiting).unwrap_err();
         assert!(matches!(refused.kind(), ErrorKind::ForeignDevice { what: "stream" }));

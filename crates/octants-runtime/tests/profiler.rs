@@ -92,7 +92,7 @@ fn tasks_have_lanes_and_come_behind_what_they_waited_for() {
     spans.sort_by_key(|s| s.id);
     let lanes = profiler.lanes();
     let found: Vec<_> =
-        spans.iter().map(|s| (s.kernel.name.as_str(), s.task, lanes[s.lane as usize], s.behind.clone())).collect();
+        spans.iter().map(|s| (s.kernel.name.as_str(), s.task, lanes[s.lane as usize], s.depends_on.clone())).collect();
     let (on_a, on_c) = (Lane::Stream(a.number()), Lane::Stream(c.number()));
     assert_eq!(
         found,

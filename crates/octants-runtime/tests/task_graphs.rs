@@ -211,9 +211,9 @@ fn groups_in_a_loop_fork_and_join_in_each_round() {
     let launched = log.take_launched();
     let order: Vec<&str> = launched.iter().map(|l| l.task.as_str()).collect();
     assert_eq!(order.join(" "), "t0 t1 t2 t3 t0 t1 t2 t3");
-    assert!(launched[0].stream != launched[1].stream && !launched[1].is_behind(&launched[0]));
-    assert!(launched[3].is_behind(&launched[0]) && launched[3].is_behind(&launched[2]));
-    assert!(launched[4].is_behind(&launched[3]));
+    assert!(launched[0].stream != launched[1].stream && !launched[1].happens_after(&launched[0]));
+    assert!(launched[3].happens_after(&launched[0]) && launched[3].happens_after(&launched[2]));
+    assert!(launched[4].happens_after(&launched[3]));
     drop((kernel, flag));
     finish(device, &log);
 }
@@ -239,8 +239,10 @@ fn groups_that_loop_go_on_side_by_side_and_have_a_word_each_for_what_decides() {
     assert_eq!(order.iter().filter(|t| **t == "t0").count(), 3);
     let place = |task| launched.iter().position(|l| l.task == task).unwrap();
     let last_of_first = launched.iter().rposition(|l| l.task == "t0").unwrap();
-    assert!(!launched[place("t2")].is_behind(&launched[place("t0")]));
-    assert!([last_of_first, place("t2"), place("t3")].iter().all(|t| launched[place("t4")].is_behind(&launched[*t])));
+    assert!(!launched[place("t2")].happens_after(&launched[place("t0")]));
+    assert!(
+        [last_of_first, place("t2"), place("t3")].iter().all(|t| launched[place("t4")].happens_after(&launched[*t]))
+    );
     drop((kernel, flags));
     finish(device, &log);
 }

@@ -137,26 +137,27 @@ impl<'a> Sectioned<'a> {
 #[test]
 fn a_task_of_a_graph_is_behind_those_that_it_has_to_wait_for() {
     let device = open_device();
-    let task = |behind: Option<&[u32]>| TaskMeta { behind: behind.map(Into::into), ..serial(1).tasks.remove(0) };
+    let task =
+        |depends_on: Option<&[u32]>| TaskMeta { depends_on: depends_on.map(Into::into), ..serial(1).tasks.remove(0) };
     let tasks = [Some(&[][..]), Some(&[]), Some(&[0, 1]), Some(&[0]), None].map(task);
     let kernel = device.load(&artifact(tasks.to_vec())).unwrap();
     DESCRIBED.take();
     (0..3).for_each(|_| _ = calls_of(&device, &kernel, &[]));
-    assert_eq!(DESCRIBED.take(), [0, 0, 2, 1, 2].map(|n| format!("kernel behind {n}")));
+    assert_eq!(DESCRIBED.take(), [0, 0, 2, 1, 2].map(|n| format!("kernel after {n}")));
 }
 
 #[test]
 fn tasks_that_are_all_short_follow_one_another() {
     let device = open_device();
-    let task = |is_short| TaskMeta { behind: Some(Vec::new()), is_short, ..serial(1).tasks.remove(0) };
+    let task = |is_short| TaskMeta { depends_on: Some(Vec::new()), is_short, ..serial(1).tasks.remove(0) };
     let nodes_of = |short: [bool; 3]| {
         let kernel = device.load(&artifact(short.map(task).to_vec())).unwrap();
         DESCRIBED.take();
         (0..3).for_each(|_| _ = calls_of(&device, &kernel, &[]));
         DESCRIBED.take()
     };
-    assert_eq!(nodes_of([true; 3]), [0, 1, 1].map(|n| format!("kernel behind {n}")));
-    assert_eq!(nodes_of([true, false, true]), ["kernel behind 0"; 3].map(String::from));
+    assert_eq!(nodes_of([true; 3]), [0, 1, 1].map(|n| format!("kernel after {n}")));
+    assert_eq!(nodes_of([true, false, true]), ["kernel after 0"; 3].map(String::from));
 }
 
 #[test]
@@ -175,22 +176,22 @@ fn loops_and_groups_become_nodes_of_one_graph_at_the_first_launch() {
     let first = calls(&[64, 128]);
     assert!(first.ends_with("graph_ready graph_launch") && !first.contains(" launch"), "{first}");
     let described = [
-        "kernel behind 0",
-        "kernel behind 0",
+        "kernel after 0",
+        "kernel after 0",
         "join of 2",
         // The next round of the outer loop finds the inner one off.
-        "kernel behind 1",
+        "kernel after 1",
         "deciding by 0 bytes",
-        "loop behind 1",
-        "kernel behind 0",
-        "kernel behind 1",
+        "loop after 1",
+        "kernel after 0",
+        "kernel after 1",
         "deciding by 4 bytes",
-        "kernel behind 1",
+        "kernel after 1",
         "deciding by 4 bytes",
-        "kernel behind 1",
+        "kernel after 1",
     ];
     let told = DESCRIBED.take();
-    assert_eq!((told[0].as_str(), &told[1..]), ("loop behind 0", &described.map(String::from)[..]));
+    assert_eq!((told[0].as_str(), &told[1..]), ("loop after 0", &described.map(String::from)[..]));
     assert_eq!(calls(&[64, 128]), "graph_launch");
     // Four tasks are told of the arguments, and the decision that reads another integer.
     assert_eq!(calls(&[64, 256]), "graph_exchange ".repeat(5) + "graph_launch");
@@ -236,7 +237,7 @@ fn a_captured_graph_is_one_launch_that_is_told_what_was_exchanged() {
     };
     let made = "graph_create graph_fill graph_kernel graph_kernel graph_copy graph_kernel graph_kernel graph_ready graph_launch";
     assert_eq!(calls(), made);
-    let described = ["fill of 64 behind 0", "kernel behind 1", "kernel behind 1", "copy of 32 behind 1"];
+    let described = ["fill of 64 after 0", "kernel after 1", "kernel after 1", "copy of 32 after 1"];
     assert_eq!(DESCRIBED.take()[..4], described);
     assert_eq!(calls(), "graph_launch", "nothing differs");
     let again = device.capture().unwrap();
@@ -271,19 +272,19 @@ fn branches_are_nodes_behind_what_turns_their_switches() {
     DESCRIBED.take();
     assert!(kernel.calls(null_mut(), 0, &[64]).ends_with("graph_ready graph_launch"));
     let described = [
-        "kernel behind 0",
-        "kernel behind 1",
+        "kernel after 0",
+        "kernel after 1",
         "deciding by 4 bytes",
-        "kernel behind 1",
+        "kernel after 1",
         "deciding by the absence of 4 bytes",
-        "choice behind 1",
-        "kernel behind 0",
+        "choice after 1",
+        "kernel after 0",
         "deciding by 4 bytes",
-        "choice behind 1",
-        "kernel behind 0",
-        "choice behind 1",
-        "kernel behind 0",
-        "kernel behind 1",
+        "choice after 1",
+        "kernel after 0",
+        "choice after 1",
+        "kernel after 0",
+        "kernel after 1",
     ];
     assert_eq!(DESCRIBED.take(), described);
     // Four tasks, and three decisions, one of the inner choice.
@@ -305,23 +306,23 @@ fn what_comes_behind_a_checkpoint_runs_unless_the_launch_ends_there() {
     DESCRIBED.take();
     assert!(kernel.calls(null_mut(), 0, &[64, 128]).ends_with("graph_ready graph_launch"));
     let described = [
-        "kernel behind 0",
+        "kernel after 0",
         "no end at 512 and 640",
-        "loop behind 1",
-        "kernel behind 0",
-        "kernel behind 1",
-        "kernel behind 1",
+        "loop after 1",
+        "kernel after 0",
+        "kernel after 1",
+        "kernel after 1",
         "deciding by the absence of 4 bytes, at checkpoint 1",
-        "choice behind 1",
-        "kernel behind 0",
-        "kernel behind 1",
+        "choice after 1",
+        "kernel after 0",
+        "kernel after 1",
         "deciding by 4 bytes, unless at an end",
-        "kernel behind 1",
+        "kernel after 1",
         "deciding by 0 bytes, unless at an end",
-        "choice behind 1",
-        "kernel behind 0",
-        "kernel behind 1",
-        "kernel behind 1",
+        "choice after 1",
+        "kernel after 0",
+        "kernel after 1",
+        "kernel after 1",
         "noting by 4 bytes, at checkpoint 2",
     ];
     assert_eq!(DESCRIBED.take(), described);

@@ -126,7 +126,7 @@ impl Executable {
 /// What a launcher needs to know of a task, beside its code.
 struct TaskFacts {
     access: Vec<Access>,
-    behind: Vec<u32>,
+    depends_on: Vec<u32>,
     is_short: bool,
 }
 
@@ -135,14 +135,14 @@ fn facts_of_tasks(program: &Program, layout: &ArgLayout, arrays_may_alias: bool,
     let costs = CostModel::of(&info.costs);
     let short = program.tasks.iter().map(|t| is_short(t, &program.functions, costs));
     let facts = access_of_tasks(program, layout).into_iter().zip(task_order(program, arrays_may_alias)).zip(short);
-    facts.map(|((access, behind), is_short)| TaskFacts { access, behind, is_short }).collect()
+    facts.map(|((access, depends_on), is_short)| TaskFacts { access, depends_on, is_short }).collect()
 }
 
 fn add_facts(artifact: &mut Artifact, facts: Vec<TaskFacts>, splits: Vec<Option<SplitTask>>) {
-    for (task, (TaskFacts { access, behind, is_short }, split)) in
+    for (task, (TaskFacts { access, depends_on, is_short }, split)) in
         artifact.tasks.iter_mut().zip(facts.into_iter().zip(splits))
     {
-        (task.access, task.behind, task.is_short, task.split) = (access, Some(behind), is_short, split);
+        (task.access, task.depends_on, task.is_short, task.split) = (access, Some(depends_on), is_short, split);
     }
 }
 

@@ -217,12 +217,12 @@ impl Round {
 
 /// Steps of a graph for launches, each after those in its list. Steps of a lane share a frame, so each is
 /// also after the one before it there.
-pub(super) fn steps_of(launches: &[Arc<CapturedLaunch>], behind: &[Vec<usize>], most_lanes: usize) -> Vec<Step> {
+pub(super) fn steps_of(launches: &[Arc<CapturedLaunch>], depends_on: &[Vec<usize>], most_lanes: usize) -> Vec<Step> {
     let mut ends: Vec<usize> = Vec::new();
     let mut steps: Vec<Step> = Vec::with_capacity(launches.len());
     for (place, launch) in launches.iter().enumerate() {
-        let mut behind = behind[place].clone();
-        let follows = |end: &usize| behind.contains(end);
+        let mut depends_on = depends_on[place].clone();
+        let follows = |end: &usize| depends_on.contains(end);
         let lane = ends.iter().position(follows).unwrap_or_else(|| match ends.len() < most_lanes {
             true => ends.len(),
             // The lane whose last step is the earliest.
@@ -230,15 +230,15 @@ pub(super) fn steps_of(launches: &[Arc<CapturedLaunch>], behind: &[Vec<usize>], 
         });
         match ends.get_mut(lane) {
             Some(end) => {
-                if !behind.contains(end) {
-                    behind.push(*end);
+                if !depends_on.contains(end) {
+                    depends_on.push(*end);
                 }
                 *end = place;
             }
             None => ends.push(place),
         }
-        behind.sort_unstable();
-        steps.push(Step { lane, behind, work: Work::Launch(launch.clone()), site: None });
+        depends_on.sort_unstable();
+        steps.push(Step { lane, depends_on, work: Work::Launch(launch.clone()), site: None });
     }
     steps
 }

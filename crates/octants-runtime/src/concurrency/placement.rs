@@ -33,7 +33,7 @@ pub struct Decision {
     /// The lane; `None` for the default stream.
     pub lane: Option<usize>,
     /// The launches that it conflicts with, and the kernel's name of the buffer in which they meet first.
-    pub behind: Vec<(u64, String)>,
+    pub depends_on: Vec<(u64, String)>,
 }
 
 #[derive(Default)]
@@ -153,11 +153,11 @@ impl State {
         &mut self,
         device: &Arc<DeviceCore>,
         kernel: &LoadedKernel,
-        behind: &[(u64, Pointer)],
+        depends_on: &[(u64, Pointer)],
     ) -> Result<usize> {
         let last = |lane: usize| self.lanes[lane].seen[lane];
         let free = |lane: &usize| last(*lane) <= self.first;
-        let waits_anyway = behind.iter().filter_map(|(number, _)| Some((self.placed(*number)?.lane, *number + 1)));
+        let waits_anyway = depends_on.iter().filter_map(|(number, _)| Some((self.placed(*number)?.lane, *number + 1)));
         let at_end = waits_anyway.clone().find(|(lane, end)| last(*lane) == *end).map(|(lane, _)| lane);
         let lanes = 0..self.lanes.len();
         let known = |lane: &usize| self.lanes[*lane].module == Some(kernel.module);
@@ -174,13 +174,13 @@ impl State {
     }
 
     /// Makes a lane wait for the last opening, and for launches.
-    pub(super) fn order(&mut self, driver: &dyn Driver, lane: usize, behind: &[(u64, Pointer)]) -> Result<()> {
+    pub(super) fn order(&mut self, driver: &dyn Driver, lane: usize, depends_on: &[(u64, Pointer)]) -> Result<()> {
         let mut events: SmallVec<[EventHandle; 8]> = SmallVec::new();
         let mut seen = self.lanes[lane].seen;
         if self.lanes[lane].opening < self.openings {
             events.extend(self.opening);
         }
-        for (number, _) in behind {
+        for (number, _) in depends_on {
             let Some(placed) = self.placed(*number) else { continue };
             if seen[placed.lane] <= *number {
                 events.push(placed.event);
@@ -213,7 +213,7 @@ impl State {
     /// Records a launch that an event represents.
     pub(super) fn note(
         &mut self,
-        (lane, event, behind): (usize, EventHandle, SmallVec<[(u64, Pointer); 8]>),
+        (lane, event, depends_on): (usize, EventHandle, SmallVec<[(u64, Pointer); 8]>),
         (kernel, args): (&LoadedKernel, &[u64]),
         given: &Given,
     ) {
@@ -230,7 +230,7 @@ impl State {
             uses.retain(|u| u.launch >= first);
             if uses.len() >= MOST_USES {
                 // Of what it is behind, it stands for all; where it is not, the earlier one stays.
-                uses.retain(|u| !behind.iter().any(|(b, _)| *b == u.launch) || u.launch == number);
+                uses.retain(|u| !depends_on.iter().any(|(b, _)| *b == u.launch) || u.launch == number);
                 used.whole = true;
                 used.pointer.written = true;
             }
@@ -238,8 +238,8 @@ impl State {
         }
         let name =
             |p: &Pointer| p.buffer.and_then(|e| kernel.meta.buffers.get(e as usize)).cloned().unwrap_or_default();
-        let behind = behind.iter().map(|(number, p)| (*number, name(p))).collect();
-        self.decide(Decision { number, kernel: kernel.name().to_string(), lane: Some(lane), behind });
+        let depends_on = depends_on.iter().map(|(number, p)| (*number, name(p))).collect();
+        self.decide(Decision { number, kernel: kernel.name().to_string(), lane: Some(lane), depends_on });
     }
 
     pub(super) fn decide(&mut self, decision: Decision) {

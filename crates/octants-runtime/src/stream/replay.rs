@@ -50,7 +50,7 @@ impl Stream {
         }
         let mut plan = graph.plan(caller);
         if let Some(capture) = capture::current() {
-            return capture.note_graph(core, (&plan.steps, &plan.behind_handles, &plan.own));
+            return capture.note_graph(core, (&plan.steps, &plan.awaited_handles, &plan.own));
         }
         let mut scratch = core.wait_turn(caller);
         let inside = Inside::enter();
@@ -113,7 +113,7 @@ impl StreamCore {
                 unsafe { last.order_before(self.handle, Once::new(device)?.event())? };
             }
             layout.uses().for_each(|(buffer, writes)| buffer.note_use(self, writes));
-            for handle in &plan.behind_handles {
+            for handle in &plan.awaited_handles {
                 Stream::of(self.clone()).wait_for_handle(*handle)?;
             }
         }
@@ -284,10 +284,10 @@ impl<'a> Replay<'a> {
                 PieceKind::New => {}
                 kind => return (kind, Ok(false)),
             }
-            let behind: Vec<Vec<usize>> =
-                steps.clone().map(|s| self.steps[s].behind_from(first).map(|b| b - first).collect()).collect();
-            let part = |(place, behind)| GraphPart { behind, work: self.part(place, launch_of(place - first)) };
-            let parts: Vec<GraphPart<'_>> = steps.zip(behind.iter().map(Vec::as_slice)).map(part).collect();
+            let depends_on: Vec<Vec<usize>> =
+                steps.clone().map(|s| self.steps[s].dependencies_from(first).map(|b| b - first).collect()).collect();
+            let part = |(place, depends_on)| GraphPart { depends_on, work: self.part(place, launch_of(place - first)) };
+            let parts: Vec<GraphPart<'_>> = steps.zip(depends_on.iter().map(Vec::as_slice)).map(part).collect();
             let graph = match driver.make_graph(&parts) {
                 Ok(Some(graph)) => graph,
                 Ok(None) => return (PieceKind::Apart, Ok(false)),
@@ -336,7 +336,7 @@ impl<'a> Replay<'a> {
             // SAFETY: the contract above; the fork holds its streams.
             unsafe {
                 if fork.is_some() {
-                    let others = step.behind_from(first).filter(|b| self.steps[*b].lane != step.lane);
+                    let others = step.dependencies_from(first).filter(|b| self.steps[*b].lane != step.lane);
                     let events: Vec<_> = others.filter_map(|b| layout.events[b]).collect();
                     if !events.is_empty() {
                         device.wait_events(on, &events)?;
