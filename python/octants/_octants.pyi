@@ -918,7 +918,7 @@ class Kernel:
     def _update(self) -> None: ...
 
 @final
-class UnmadeCall:
+class PreparedCall:
     """A kernel, or its gradient, with the arguments of a call."""
 
     def __init__(self, callee: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None: ...

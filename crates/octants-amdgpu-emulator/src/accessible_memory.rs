@@ -6,42 +6,42 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::fault::Fault;
 
-/// Tells what memory of the process the device may use.
+/// Decides which memory of the process the device may access.
 pub trait AddressSpace: Sync {
-    /// The block of memory that holds an address, if there is one and the device may use it now.
+    /// The allocation that contains an address, if the device may access it now.
     fn block(&self, address: u64) -> Option<Range<u64>>;
 }
 
-/// What the emulator leaves out on purpose, for tests of tests.
+/// Deliberate emulation errors, to check that tests detect them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Sabotage {
-    /// Waves do not wait at barriers.
+pub struct FaultInjection {
+    /// Barriers do nothing.
     pub no_barriers: bool,
 }
 
-/// What a launch reaches.
+/// The memory that a launch can access.
 pub struct AccessibleMemory<'a> {
     /// The device's memory.
     pub memory: &'a dyn AddressSpace,
-    /// What is left out.
-    pub sabotage: Sabotage,
-    /// Blocks that were asked for before: the last one first.
+    /// Injected errors.
+    pub faults: FaultInjection,
+    /// Cache of looked-up allocations, most recent first.
     known: RefCell<Vec<Range<u64>>>,
 }
 
 impl std::fmt::Debug for AccessibleMemory<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AccessibleMemory").field("sabotage", &self.sabotage).finish()
+        f.debug_struct("AccessibleMemory").field("sabotage", &self.faults).finish()
     }
 }
 
 impl<'a> AccessibleMemory<'a> {
-    /// Those of a launch, with memory of the launch itself.
-    pub fn new(memory: &'a dyn AddressSpace, sabotage: Sabotage, own: Vec<Range<u64>>) -> AccessibleMemory<'a> {
-        AccessibleMemory { memory, sabotage, known: RefCell::new(own) }
+    /// The memory of a launch; `own` is memory of the launch itself.
+    pub fn new(memory: &'a dyn AddressSpace, faults: FaultInjection, own: Vec<Range<u64>>) -> AccessibleMemory<'a> {
+        AccessibleMemory { memory, faults, known: RefCell::new(own) }
     }
 
-    /// Makes sure that memory is there.
+    /// Fails if the address range is not accessible.
     pub fn check(&self, address: u64, bytes: u64) -> Result<(), Fault> {
         let mut known = self.known.borrow_mut();
         let holds = |range: &Range<u64>| range.start <= address && address + bytes <= range.end;
@@ -66,10 +66,10 @@ impl<'a> AccessibleMemory<'a> {
         }
     }
 
-    /// Loads 8 to 64 bits of the device's memory.
+    /// Loads 8 to 64 bits from device memory.
     pub fn load(&self, address: u64, bits: u32) -> Result<u64, Fault> {
         self.check(address, u64::from(bits / 8))?;
-        // SAFETY: the memory is there. Others may write to it: aligned words are read at once.
+        // SAFETY: the memory is accessible. Other threads may write to it, so aligned words are read atomically.
         Ok(unsafe {
             match bits {
                 8 => (address as *const u8).read_volatile().into(),
@@ -101,7 +101,7 @@ impl<'a> AccessibleMemory<'a> {
         Ok(())
     }
 
-    /// Replaces a word of 32 or 64 bits by what a function makes of it; the old one.
+    /// Atomically replaces a word of 32 or 64 bits by a function of it. Returns the old value.
     pub fn update(&self, address: u64, bits: u32, change: &dyn Fn(u64) -> u64) -> Result<u64, Fault> {
         let bytes = u64::from(bits / 8);
         self.check(address, bytes)?;
@@ -110,7 +110,7 @@ impl<'a> AccessibleMemory<'a> {
                 "an atomic update of {bytes} bytes at {address:#x}, which is not aligned"
             )));
         }
-        // SAFETY: the memory is there, and aligned.
+        // SAFETY: the memory is accessible and aligned.
         Ok(unsafe {
             if bits == 32 {
                 let word = &*(address as *const AtomicU32);
@@ -125,13 +125,13 @@ impl<'a> AccessibleMemory<'a> {
     }
 }
 
-/// Reads up to 64 bits of a block's or a thread's own memory.
+/// Reads up to 64 bits of shared or private memory.
 pub fn read_own(memory: &[u8], what: &str, at: u64, bits: u32) -> Result<u64, Fault> {
     let bytes = own(memory.len(), what, at, bits)?;
     Ok(memory[bytes].iter().rev().fold(0, |n, b| n << 8 | u64::from(*b)))
 }
 
-/// Writes up to 64 bits of it.
+/// Writes up to 64 bits of shared or private memory.
 pub fn write_own(memory: &mut [u8], what: &str, at: u64, bits: u32, value: u64) -> Result<(), Fault> {
     let bytes = own(memory.len(), what, at, bits)?;
     let count = bytes.len();

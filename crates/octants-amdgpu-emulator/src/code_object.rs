@@ -8,36 +8,36 @@ use crate::metadata::{self, KernelMetadata};
 /// A kernel's descriptor and metadata.
 #[derive(Debug, Clone)]
 pub struct Kernel {
-    /// Where its code begins: an offset in the image.
+    /// Entry point, as an offset in the image.
     pub entry: u64,
-    /// Bytes of shared memory of a block.
+    /// Shared memory per block, in bytes.
     pub shared_bytes: u32,
-    /// Bytes of private memory of a thread.
+    /// Private memory per thread, in bytes.
     pub private_bytes: u32,
-    /// Bytes of the arguments, with what the launch adds.
+    /// Size of the kernarg segment, with hidden arguments.
     pub argument_bytes: u32,
-    /// Bits of the descriptor: modes of floats.
+    /// Descriptor bits: floating-point modes.
     pub resources_1: u32,
-    /// Bits of the descriptor: scalar registers of the launch.
+    /// Descriptor bits: system scalar registers.
     pub resources_2: u32,
-    /// Bits of the descriptor: scalar registers of the user.
+    /// Descriptor bits: user scalar registers.
     pub properties: u16,
-    /// Words of the arguments that are in registers from the start, and the first of them.
+    /// Kernarg preload: the number of words, and the first one.
     pub preloaded: (u32, u32),
-    /// What the metadata say.
+    /// The metadata.
     pub metadata: KernelMetadata,
 }
 
 /// A code object in memory.
 #[derive(Debug)]
 pub struct CodeObject {
-    /// The segments as they are loaded, in words so that they are aligned.
+    /// The loaded segments. Stored as words for alignment.
     image: Vec<u64>,
-    /// The parts of the image that hold instructions.
+    /// Executable ranges of the image.
     pub code: Vec<Range<u64>>,
     /// Kernels by name.
     pub kernels: HashMap<String, Kernel>,
-    /// The number of the chip in the file's flags.
+    /// The processor number in the ELF flags.
     pub machine: u32,
 }
 
@@ -45,15 +45,15 @@ const LOADED: u64 = 1;
 const DYNAMIC: u64 = 2;
 const NOTES: u64 = 4;
 const EXECUTABLE: u64 = 1;
-/// The note that holds metadata.
+/// The type of the metadata note.
 const METADATA_NOTE: u64 = 32;
 const SYMBOL_BYTES: u64 = 24;
 const DESCRIPTOR_BYTES: u64 = 64;
-/// Relocations that linked code objects hold: an address of a symbol, and of the image with an addend.
+/// Relocation types in linked code objects: a symbol's address, and the image's address plus an addend.
 const ABSOLUTE_64: u64 = 3;
 const RELATIVE_64: u64 = 13;
 
-/// Bytes with numbers in them.
+/// Little-endian access to bytes.
 struct File<'a>(&'a [u8]);
 
 impl File<'_> {
@@ -110,7 +110,7 @@ impl CodeObject {
         Ok(object)
     }
 
-    /// Where the image is in this process.
+    /// The address of the image in this process.
     pub fn base(&self) -> u64 {
         self.image.as_ptr() as u64
     }
@@ -122,7 +122,7 @@ impl CodeObject {
 
     /// The image.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the words are as many bytes, and any are valid.
+        // SAFETY: the slice has this size, and all bit patterns are valid.
         unsafe { std::slice::from_raw_parts(self.image.as_ptr().cast(), 8 * self.image.len()) }
     }
 
@@ -133,7 +133,7 @@ impl CodeObject {
     fn load_segments(&mut self, file: &File<'_>) -> Option<()> {
         let segments = file.segments(LOADED)?;
         let end = segments.iter().map(|[_, address, _, bytes, _]| address + bytes).max()?;
-        // Code is fetched in whole instructions, of up to 32 bytes.
+        // Decoding may read up to 32 bytes past the last instruction.
         self.image = vec![0; (end as usize + 64).div_ceil(8)];
         for [offset, address, bytes, _, flags] in segments {
             let content = file.0.get(offset as usize..(offset + bytes) as usize)?;
@@ -181,8 +181,6 @@ impl CodeObject {
 
     fn find_kernels(&mut self, dynamic: &HashMap<u64, u64>, metadata: &HashMap<String, KernelMetadata>) -> Option<()> {
         let (symbols, names) = (*dynamic.get(&6)?, *dynamic.get(&5)?);
-        // The table of symbols ends where that of names begins, or where something else does: stop at the first that
-        // is no symbol of this file.
         let text = |at: u64| self.bytes().get(at as usize..)?.split(|b| *b == 0).next();
         let count = self.symbol_count(dynamic)?;
         let mut kernels = HashMap::new();
@@ -196,7 +194,7 @@ impl CodeObject {
         Some(())
     }
 
-    /// The number of dynamic symbols, from the table that hashes their names.
+    /// The number of dynamic symbols, from the hash table.
     fn symbol_count(&self, dynamic: &HashMap<u64, u64>) -> Option<u64> {
         if let Some(hash) = dynamic.get(&4) {
             return self.number(hash + 4, 4);

@@ -1,6 +1,6 @@
-//! Comparisons: `cmp_lt_f32` and its kind, of lanes and of scalars.
+//! Comparison instructions such as `cmp_lt_f32`, for lanes and scalars.
 
-// The negations are the instructions' own: they hold for NaN.
+// Negated comparisons are separate instructions, because they are true for NaN.
 #![allow(clippy::neg_cmp_op_on_partial_ord, clippy::nonminimal_bool, clippy::double_comparisons)]
 
 use crate::lanewise::{Row, RowFn};
@@ -13,7 +13,7 @@ pub struct Comparison {
     pub left: Ty,
     /// The type of the right side.
     pub right: Ty,
-    /// Gives one where it holds.
+    /// Returns 1 if the comparison is true.
     pub run: RowFn,
 }
 

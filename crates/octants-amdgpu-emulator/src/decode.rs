@@ -15,7 +15,7 @@ use crate::scalar_table::{MASKS, READ_AND_WRITTEN, SCALARS, ScalarOp};
 use crate::vector_floats::FLOATS;
 use crate::vector_integers::INTEGERS;
 
-/// Results of 16 bits that leave the upper half of a register as it was on all chips.
+/// 16-bit operations that preserve the upper half of the destination on all chips.
 const KEEPS_UPPER_HALF: &[&str] = &["v_mad_f16", "v_mad_u16", "v_mad_i16", "v_fma_f16", "v_div_fixup_f16"];
 
 /// The tables, by name.
@@ -31,7 +31,7 @@ impl Default for Decoder {
     }
 }
 
-/// Cuts at commas and spaces that are in no brackets.
+/// Splits at commas and spaces outside of brackets.
 fn words(text: &str) -> Vec<&str> {
     let (mut depth, mut from, mut out) = (0, 0, Vec::new());
     for (at, c) in text.char_indices() {
@@ -114,7 +114,7 @@ fn simple(name: &str) -> Option<Op> {
     })
 }
 
-/// Bits of words that a load to scalar registers names, and whether they are signed.
+/// The width that a scalar load's mnemonic names, and whether it sign-extends.
 fn scalar_load(name: &str) -> Option<Op> {
     let kind = name.strip_prefix("s_load_")?;
     let (bits, signed) = match kind {
@@ -133,7 +133,7 @@ fn scalar_load(name: &str) -> Option<Op> {
     Some(Op::ScalarLoad { bits, signed })
 }
 
-/// A register of the hardware, and its bits.
+/// A hardware register and its bit range.
 fn hardware_register(text: &str) -> Option<(String, u32, u32)> {
     let inside = text.strip_prefix("hwreg(")?.strip_suffix(')')?;
     let mut parts = inside.split(',').map(str::trim);
@@ -143,7 +143,7 @@ fn hardware_register(text: &str) -> Option<(String, u32, u32)> {
 }
 
 impl Decoder {
-    /// The instruction that a text tells of.
+    /// Decodes an instruction from its disassembly.
     pub fn decode(&self, text: &str, bytes: u64) -> Result<Instruction, String> {
         if let Some((first, second)) = text.split_once("::") {
             let (first, second) = (self.decode(first.trim(), bytes)?, self.decode(second.trim(), bytes)?);
@@ -186,7 +186,7 @@ impl Decoder {
             return Ok(made);
         }
         if matches!(name.as_str(), "s_sendmsg" | "s_sendmsghalt") {
-            // Nobody receives messages here; those that compilers send say that registers are free.
+            // Messages have no receiver here. Compilers only emit the one that deallocates registers.
             return Ok(made);
         }
         for word in words {
@@ -207,7 +207,7 @@ impl Decoder {
             let last = made.operands.last_mut().ok_or_else(|| unknown("too few operands"))?;
             last.value = Value::Int(i64::from(last.constant(Ty::B32).unwrap_or(0) as i16) as u64);
         }
-        // Older chips clear the upper half with results of 16 bits, but for these.
+        // On older chips, 16-bit results clear the upper half, except for these.
         made.modifiers.keeps_upper_half = KEEPS_UPPER_HALF.contains(&name.as_str());
         made.op = self.find(&name).ok_or_else(|| unknown("the emulator does not know this instruction"))?;
         Ok(made)
@@ -238,7 +238,7 @@ impl Decoder {
             return Some(Op::Mask { run: *run, keeps_old: n.ends_with("saveexec") });
         }
         if let Some(rest) = name.strip_prefix("s_cmpk_") {
-            // Only the literal's width differs, and the disassembler writes its value.
+            // Only the width of the literal differs, and the disassembler prints its value.
             return self.scalar(&format!("s_cmp_{rest}"));
         }
         if let Some(found) = name.strip_prefix("s_cmp_").and_then(comparison) {
@@ -248,7 +248,7 @@ impl Decoder {
         Some(Op::ScalarFloat(op, in_place))
     }
 
-    /// An operation of lanes, and whether its destination is its last source.
+    /// A lane operation, and whether its destination is also its last source.
     fn lanes(&self, name: &str) -> Option<(Lanewise, bool)> {
         if let Some(op) = self.lanes.get(name) {
             return Some((*op, false));
@@ -283,7 +283,7 @@ impl Decoder {
     }
 }
 
-/// The registers that an index is added to, as `gpr_idx(SRC0,DST)` names them.
+/// The operands that use indexed addressing, from text like `gpr_idx(SRC0,DST)`.
 fn indexed(text: &str) -> Option<u8> {
     let names = text.strip_prefix("gpr_idx(")?.strip_suffix(')')?;
     names.split(',').map(str::trim).try_fold(0, |all, name| {
@@ -292,7 +292,7 @@ fn indexed(text: &str) -> Option<u8> {
     })
 }
 
-/// Operations on registers of the hardware; nothing inside where the register cannot be read.
+/// Operations on hardware registers; the inner `None` means that the register cannot be read.
 fn register_op(name: &str, words: &[&str]) -> Option<Option<Op>> {
     Some(match name {
         "s_set_gpr_idx_on" => words.get(1).and_then(|w| indexed(w)).map(Op::IndexRegisters),

@@ -9,7 +9,7 @@ use llvm_sys::disassembler::{
 use llvm_sys::target::{LLVMInitializeAMDGPUTargetInfo, LLVMInitializeAMDGPUTargetMC};
 
 unsafe extern "C" {
-    /// LLVM has it; `llvm-sys` does not declare it.
+    /// Part of LLVM's C API, but not declared by `llvm-sys`.
     fn LLVMInitializeAMDGPUDisassembler();
 }
 
@@ -17,19 +17,19 @@ unsafe extern "C" {
 #[derive(Debug)]
 pub struct Disassembler(Mutex<LLVMDisasmContextRef>);
 
-// SAFETY: the context belongs to no thread; the lock keeps threads apart.
+// SAFETY: the context is not bound to a thread, and the lock serializes its use.
 unsafe impl Send for Disassembler {}
 // SAFETY: the same.
 unsafe impl Sync for Disassembler {}
 
-/// The longest instruction.
+/// Maximum size of an instruction in bytes.
 const MOST_BYTES: usize = 32;
 
 impl Disassembler {
-    /// The one for a chip; nothing where LLVM has no such target.
+    /// The disassembler for a chip; `None` if LLVM has no such target.
     pub fn new(cpu: &str, features: &str) -> Option<Disassembler> {
         let (cpu, features) = (CString::new(cpu).ok()?, CString::new(features).ok()?);
-        // SAFETY: these register LLVM's own tables, however often they are called; the texts live through the call.
+        // SAFETY: registering LLVM's tables is idempotent, and the strings outlive the call.
         let context = unsafe {
             LLVMInitializeAMDGPUTargetInfo();
             LLVMInitializeAMDGPUTargetMC();
@@ -47,7 +47,7 @@ impl Disassembler {
         (!context.is_null()).then(|| Disassembler(Mutex::new(context)))
     }
 
-    /// The text of the instruction at the beginning of some bytes, and how many of them it takes.
+    /// Disassembles the first instruction of some bytes. Returns the text and its size.
     pub fn instruction(&self, bytes: &[u8]) -> Option<(String, usize)> {
         let mut text = [0 as c_char; 512];
         let mut code = [0u8; MOST_BYTES];
@@ -67,7 +67,7 @@ impl Disassembler {
 impl Drop for Disassembler {
     fn drop(&mut self) {
         let context = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: nobody uses it any more.
+        // SAFETY: this is the only owner.
         unsafe { LLVMDisasmDispose(*context) }
     }
 }

@@ -66,7 +66,7 @@ pub fn run(around: &AccessibleMemory<'_>, shared: &mut [u8], wave: &mut Wave, in
 }
 
 fn run_control(around: &AccessibleMemory<'_>, wave: &mut Wave, inst: &Instruction) -> Result<(), Fault> {
-    let waits = !around.sabotage.no_barriers;
+    let waits = !around.faults.no_barriers;
     match &inst.op {
         Op::End => wave.state = State::Ended,
         Op::Barrier if waits => wave.state = State::AtBarrier,

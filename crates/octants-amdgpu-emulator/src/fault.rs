@@ -5,26 +5,26 @@
 pub struct Fault {
     /// Its kind.
     pub kind: FaultKind,
-    /// For people: the block, the wave and the instruction among it.
+    /// The message: the block, the wave and the instruction.
     pub why: String,
 }
 
 /// Kinds of faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
-    /// Memory that is not there.
+    /// Access to inaccessible memory.
     Address,
-    /// Anything else.
+    /// Any other fault.
     Launch,
 }
 
 impl Fault {
-    /// A launch that fails.
+    /// A launch failure.
     pub fn launch(why: impl Into<String>) -> Fault {
         Fault { kind: FaultKind::Launch, why: why.into() }
     }
 
-    /// An access to memory that is not there.
+    /// An access to inaccessible memory.
     pub fn address(why: impl Into<String>) -> Fault {
         Fault { kind: FaultKind::Address, why: why.into() }
     }

@@ -1,10 +1,10 @@
 //! [`Garbage`]: the initial contents of registers and memory, and other seeded values.
 
-/// A sequence of numbers that a seed decides.
+/// A seeded pseudo-random sequence.
 #[derive(Debug)]
 pub struct Garbage {
     state: u64,
-    /// Words that memory is filled from, from changing places on: drawing each again takes too long.
+    /// Pregenerated words. Memory is filled from a random offset in them, because drawing each word is too slow.
     words: Vec<u32>,
 }
 
@@ -32,7 +32,7 @@ impl Garbage {
         (self.draw() >> 32) as u32
     }
 
-    /// A number below another.
+    /// A number below a bound.
     pub fn below(&mut self, count: u64) -> u64 {
         ((u128::from(self.draw()) * u128::from(count)) >> 64) as u64
     }

@@ -14,22 +14,22 @@ use crate::scalar_table::{MaskFn, ScalarOp};
 pub enum When {
     /// Always.
     Always,
-    /// As the carry says.
+    /// On the value of SCC.
     Scc(bool),
-    /// Whether VCC is zero.
+    /// On whether VCC is zero.
     VccZero(bool),
-    /// Whether no lane executes.
+    /// On whether EXEC is zero.
     ExecZero(bool),
 }
 
-/// Additions with a carry in lanes.
+/// Lane additions with carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Carry {
     /// A sum.
     Add,
     /// A difference.
     Sub,
-    /// A difference the other way around.
+    /// A difference with swapped operands.
     SubReverse,
 }
 
@@ -37,98 +37,97 @@ pub enum Carry {
 #[allow(missing_docs)] // The variants tell of their fields.
 #[derive(Debug, Clone)]
 pub enum Op {
-    /// Nothing that is modeled.
+    /// No modeled effect.
     Nothing,
     /// Ends the wave.
     End,
-    /// Waits for the block.
+    /// Barrier.
     Barrier,
-    /// Tells the block that the wave is here, and goes on.
+    /// Signals arrival at the barrier, without a wait.
     BarrierSignal,
-    /// Waits until all waves have told so.
+    /// Waits until all waves have signaled.
     BarrierWait,
     /// Stops the launch.
     Trap,
-    /// Branches by a number of words.
+    /// Branches by an offset in words.
     Branch(When, i64),
     /// The address of the next instruction.
     GetPc,
-    /// Goes to an address.
+    /// Jumps to an address.
     SetPc,
-    /// Goes to an address, and keeps the next instruction's.
+    /// Jumps to an address and stores the return address.
     SwapPc,
-    /// Calls at a distance in words.
+    /// Calls by an offset in words.
     Call(i64),
-    /// On scalars.
+    /// A scalar operation.
     Scalar(ScalarOp),
-    /// On scalars; the destination is the first source.
+    /// A scalar operation whose destination is the first source.
     ScalarInPlace(ScalarOp),
-    /// Changes the lanes that execute by a mask, and keeps what they were, or what they become.
+    /// Updates EXEC by a mask, and stores the old or the new value.
     Mask { run: MaskFn, keeps_old: bool },
-    /// On a scalar by the table of lanes; the destination is the last source too.
+    /// A lane operation on scalars; the destination is also the last source.
     ScalarFloat(Lanewise, bool),
     /// A comparison of scalars.
     ScalarCompare(Comparison),
-    /// Bits of the mode, or of a clock: register, first bit, bits.
+    /// Reads a hardware register: register, first bit, number of bits.
     GetRegister(String, u32, u32),
-    /// The same, to be set.
+    /// Writes a hardware register.
     SetRegister(String, u32, u32),
-    /// Both modes of denormals, at once.
+    /// Sets both denormal modes.
     DenormalMode,
-    /// The time.
+    /// Reads the clock.
     Clock,
-    /// Loads words to scalar registers: bits, and whether they are extended by their sign.
+    /// Scalar load: the width in bits, and whether it sign-extends.
     ScalarLoad { bits: u32, signed: bool },
-    /// On lanes; the destination is the last source too.
+    /// A lane operation; the destination is also the last source.
     Lanes(Lanewise, bool),
-    /// The same on both halves, each of the given width in bits.
+    /// A packed lane operation on both halves, each of the given width in bits.
     Packed(Lanewise, bool),
-    /// Sources of 16 or 32 bits each: where the result goes.
+    /// Mixed-precision operation with 16-bit or 32-bit sources: the part of the destination.
     Mixed(Mixed),
-    /// A comparison of lanes, which may change the lanes that execute.
+    /// A lane comparison, which may write EXEC.
     Compare { comparison: Comparison, sets_exec: bool },
-    /// Additions with carries: whether one comes in.
+    /// Lane addition with carry out: whether there is a carry in.
     Carries(Carry, bool),
-    /// Products of 32 bits, added to 64.
+    /// 32-bit multiplication with 64-bit addition.
     WideProduct { signed: bool },
-    /// Scales a side of a division.
+    /// Scales the numerator or denominator of a division.
     DivScale(Ty),
     /// The last step of a division.
     DivFmas(Ty),
-    /// The first lane that executes.
+    /// The first active lane.
     ReadFirstLane,
-    /// A lane.
+    /// Reads a lane.
     ReadLane,
-    /// Sets a lane.
+    /// Writes a lane.
     WriteLane,
-    /// How many lanes before this one are in a mask.
+    /// The number of mask bits below this lane.
     CountBelow { high: bool },
     /// Exchanges two registers.
     Swap,
-    /// Moves a register; M0 is added to the number of the source, or of the destination.
+    /// Moves a register, with M0 added to the source or destination register number.
     MoveRelative { source: bool, destination: bool },
-    /// From here on an index is added to the numbers of vector registers: a bit each for three sources and the
-    /// destination.
+    /// Enables indexed vector registers: a bit for each of three sources and the destination.
     IndexRegisters(u8),
-    /// Two registers from two pairs.
+    /// Swizzles two pairs of registers.
     PackedMove,
-    /// Lanes of each row of 16, or of the opposite row, chosen by scalars.
+    /// Permutes lanes within rows of 16 or with the opposite row, by scalar selectors.
     PermuteRow { opposite: bool },
-    /// The same, chosen by lanes.
+    /// Permutes lanes within rows of 16 or with the opposite row, by a selector per lane.
     PermuteRowByLane { opposite: bool },
     /// Exchanges the halves of a wave of 64.
     PermuteHalves,
-    /// A product of matrices by the whole wave.
+    /// A matrix product of the whole wave.
     Product(Product),
-    /// Memory.
+    /// Memory access.
     Memory(MemoryOp),
-    /// Shared memory and exchanges by way of it.
+    /// Shared-memory access, or a lane exchange through its hardware.
     Lds(LdsOp),
-    /// Two at once.
+    /// Dual-issued instructions.
     Dual(Box<[Instruction; 2]>),
 }
 
-/// Where the result of an operation with sources of either width goes.
+/// The destination of a mixed-precision operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mixed {
     /// A float of 32 bits.
@@ -142,14 +141,14 @@ pub enum Mixed {
 /// An instruction.
 #[derive(Debug, Clone)]
 pub struct Instruction {
-    /// What it does.
+    /// The operation.
     pub op: Op,
-    /// With what.
+    /// The operands.
     pub operands: Vec<Operand>,
-    /// How.
+    /// The modifiers.
     pub modifiers: Modifiers,
-    /// Its bytes.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// As the disassembler writes it.
+    /// Its disassembly.
     pub text: String,
 }

@@ -2,7 +2,7 @@
 
 use crate::number::Ty;
 
-/// A value for each lane, in the low bits.
+/// One value per lane, in the low bits.
 pub type Row = [u64; 64];
 /// Computes the first lanes of a row.
 pub type RowFn = fn(usize, &mut Row, &Row, &Row, &Row);
@@ -10,18 +10,18 @@ pub type RowFn = fn(usize, &mut Row, &Row, &Row, &Row);
 /// An operation on lanes.
 #[derive(Debug, Clone, Copy)]
 pub struct Lanewise {
-    /// How many sources it has.
+    /// Number of sources.
     pub count: usize,
     /// The type of its result.
     pub to: Ty,
     /// The types of its sources.
     pub from: [Ty; 3],
-    /// What it computes.
+    /// The function.
     pub run: RowFn,
 }
 
 impl Lanewise {
-    /// One lane alone.
+    /// Computes one lane.
     pub fn one(&self, sources: [u64; 3]) -> u64 {
         let rows = sources.map(|s| {
             let mut row = [0; 64];
@@ -34,7 +34,7 @@ impl Lanewise {
     }
 }
 
-/// An entry of a table: a name, parameters with types of Rust, the result's type, and the expression.
+/// A table entry: name, parameters with Rust types, result type, and expression.
 macro_rules! op {
     ($name:literal, |$a:ident: $A:ty| -> $R:ty $body:block) => {
         (

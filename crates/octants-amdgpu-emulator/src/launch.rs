@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::accessible_memory::{AccessibleMemory, AddressSpace, Sabotage};
+use crate::accessible_memory::{AccessibleMemory, AddressSpace, FaultInjection};
 use crate::code_object::Kernel;
 use crate::execute::step;
 use crate::fault::Fault;
@@ -21,20 +21,20 @@ pub struct Grid {
     pub threads: u32,
 }
 
-/// How a launch is run.
+/// Options of a launch.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
-    /// Decides the order of waves, and what registers and shared memory hold at first.
+    /// Determines the order of waves and the initial contents of registers and shared memory.
     pub seed: u64,
-    /// What is left out.
-    pub sabotage: Sabotage,
+    /// Injected errors.
+    pub faults: FaultInjection,
 }
 
-/// Blocks that run at the same time.
+/// Number of blocks that run concurrently.
 const RESIDENT: usize = 3;
-/// The most instructions that a wave runs before another may.
+/// Maximum number of instructions between switches of waves.
 const LONGEST_TURN: u64 = 96;
-/// The most instructions of a wave: one that runs more waits for what never comes.
+/// Maximum number of instructions per wave. A wave that exceeds it is taken to loop forever.
 const LONGEST_WAVE: u64 = 1 << 25;
 /// Bits of a descriptor's properties.
 const HAS_PRIVATE_BUFFER: u16 = 1;
@@ -49,15 +49,15 @@ const IS_NARROW: u16 = 1 << 10;
 const HAS_WAVE_OFFSET: u32 = 1;
 const HAS_BLOCK: [u32; 3] = [1 << 7, 1 << 8, 1 << 9];
 
-/// A block that runs.
+/// A running block.
 struct Block {
     number: u32,
     shared: Vec<u8>,
     waves: Vec<Wave>,
 }
 
-/// Memory that a launch has of its own: the arguments with what is after them, and the packet that starts it.
-struct Given {
+/// Memory of a launch: the kernarg segment with hidden arguments, and the dispatch packet.
+struct LaunchBuffers {
     arguments: Vec<u64>,
     packet: Vec<u64>,
 }
@@ -77,8 +77,8 @@ fn set(words: &mut [u64], offset: usize, size: usize, value: u64) {
     }
 }
 
-impl Given {
-    fn new(kernel: &Kernel, parameter: &[u64], grid: Grid, chance: &mut Garbage) -> Given {
+impl LaunchBuffers {
+    fn new(kernel: &Kernel, parameter: &[u64], grid: Grid, chance: &mut Garbage) -> LaunchBuffers {
         let mut arguments: Vec<u64> =
             (0..(kernel.argument_bytes as usize).div_ceil(8)).map(|_| chance.draw()).collect();
         let passed = kernel.metadata.argument_bytes.div_ceil(8).min(parameter.len()).min(arguments.len());
@@ -97,19 +97,19 @@ impl Given {
             set(&mut arguments, hidden.offset, hidden.size, value);
         }
         let mut packet: Vec<u64> = (0..8).map(|_| chance.draw()).collect();
-        // Threads of a block along each axis, and a reserved half word, which is zero.
+        // Block size along each axis, and a reserved half word, which is zero.
         for (offset, value) in [(4, grid.threads), (6, 1), (8, 1), (10, 0)] {
             set(&mut packet, offset, 2, value.into());
         }
         for (offset, value) in [(12, grid.blocks * grid.threads), (16, 1), (20, 1)] {
             set(&mut packet, offset, 4, value.into());
         }
-        Given { arguments, packet }
+        LaunchBuffers { arguments, packet }
     }
 }
 
-/// Sets the registers that a wave begins with.
-fn set_registers(program: &Program, kernel: &Kernel, wave: &mut Wave, block: u32, grid: Grid, given: &Given) {
+/// Initializes the registers of a wave.
+fn set_registers(program: &Program, kernel: &Kernel, wave: &mut Wave, block: u32, grid: Grid, given: &LaunchBuffers) {
     let has = |bit| kernel.properties & bit != 0;
     let mut next = 0u16;
     let mut put = |wave: &mut Wave, words: &[u64]| {
@@ -146,7 +146,7 @@ fn set_registers(program: &Program, kernel: &Kernel, wave: &mut Wave, block: u32
         let pair = given.arguments.get(word as usize / 2).copied().unwrap_or(0);
         one(wave, (pair >> (32 * (word % 2))) as u32);
     }
-    // The descriptor may leave registers between the user's and the launch's own.
+    // The descriptor may leave a gap between user and system registers.
     next = kernel.resources_2 as u16 >> 1 & 31;
     let mut one = |wave: &mut Wave, word: u32| {
         wave.set_scalar(next, word);
@@ -182,7 +182,7 @@ fn start_block(
     kernel: &Kernel,
     number: u32,
     grid: Grid,
-    given: &Given,
+    given: &LaunchBuffers,
     chance: &mut Garbage,
 ) -> Block {
     let lanes = if kernel.properties & IS_NARROW != 0 { 32 } else { 64 };
@@ -199,7 +199,7 @@ fn start_block(
 }
 
 impl Block {
-    /// Lets waves that all wait go on. Whether the block has come to its end.
+    /// Releases the barrier if all waves wait. Returns whether the block has ended.
     fn meet(&mut self) -> Result<bool, Fault> {
         if self.waves.iter().any(|w| w.state == State::Running) {
             return Ok(false);
@@ -229,9 +229,9 @@ pub fn run(
     options: &Options,
 ) -> Result<(), Fault> {
     let mut chance = Garbage::new(options.seed);
-    let given = Given::new(kernel, parameter, grid, &mut chance);
+    let given = LaunchBuffers::new(kernel, parameter, grid, &mut chance);
     let own = vec![range(&given.arguments), range(&given.packet), program.object.addresses()];
-    let around = AccessibleMemory::new(memory, options.sabotage, own);
+    let around = AccessibleMemory::new(memory, options.faults, own);
     let mut waiting = 0..grid.blocks;
     let mut blocks: Vec<Block> = Vec::new();
     loop {
@@ -259,7 +259,7 @@ pub fn run(
     }
 }
 
-/// Runs one of a block's waves for a while.
+/// Runs one of a block's waves for a number of instructions.
 fn run_turn(
     program: &Program,
     around: &AccessibleMemory<'_>,

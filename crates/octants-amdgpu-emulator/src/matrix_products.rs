@@ -2,19 +2,19 @@
 
 use crate::number::Ty;
 
-/// Rows and columns of the sums.
+/// Rows and columns of the accumulators.
 pub const SIDE: usize = 16;
 
-/// What an instruction multiplies.
+/// The shape and types of a matrix product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Product {
-    /// The operands' numbers.
+    /// The element type of the operands.
     pub operand: Ty,
-    /// The sums' numbers.
+    /// The element type of the accumulators.
     pub sum: Ty,
     /// Columns of `a`.
     pub depth: usize,
-    /// By a wave of 32, whose halves have the sums' rows.
+    /// For a wave of 32, whose halves split the rows of the accumulators.
     pub by_wave: bool,
 }
 
@@ -31,8 +31,7 @@ pub fn product(name: &str) -> Option<Product> {
 }
 
 impl Product {
-    /// The row of the sums in a register of a lane. `shares` says that both halves have all of the operands, as on
-    /// RDNA3.
+    /// The accumulator row in a register of a lane. `shares`: both halves hold all of the operands, as on RDNA3.
     pub fn row_of_sum(&self, lane: usize, i: usize, shares: bool) -> usize {
         let part = lane / SIDE;
         match (self.by_wave, self.sum) {

@@ -80,12 +80,12 @@ impl Reader<'_> {
 
 /// What the launch fills in after the arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hidden {
+pub struct HiddenArgument {
     /// What it is, as the metadata calls it.
     pub kind: String,
     /// Where it is.
     pub offset: usize,
-    /// Its bytes.
+    /// Its size in bytes.
     pub size: usize,
 }
 
@@ -95,7 +95,7 @@ pub struct KernelMetadata {
     /// Bytes of what a launch passes by value.
     pub argument_bytes: usize,
     /// What the launch fills in.
-    pub hidden: Vec<Hidden>,
+    pub hidden: Vec<HiddenArgument>,
     /// Most threads of a block.
     pub most_threads: u32,
 }
@@ -116,7 +116,9 @@ fn describe(kernel: &Value) -> Option<KernelMetadata> {
     for argument in arguments {
         let (offset, size) = (argument.integer(".offset")? as usize, argument.integer(".size")? as usize);
         match argument.text(".value_kind")? {
-            kind if kind.starts_with("hidden_") => found.hidden.push(Hidden { kind: kind.into(), offset, size }),
+            kind if kind.starts_with("hidden_") => {
+                found.hidden.push(HiddenArgument { kind: kind.into(), offset, size })
+            }
             _ => found.argument_bytes = found.argument_bytes.max(offset + size),
         }
     }

@@ -1,46 +1,46 @@
 //! [`Modifiers`]: instruction modifiers, which follow the operands.
 
-/// Which lane a lane reads its first source from.
+/// The lane that a lane reads its first source from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// One of the four lanes of its quad.
     Quad([u8; 4]),
     /// One of the eight lanes of its octet.
     Octet([u8; 8]),
-    /// So many lanes up in its row of 16; none at the end.
+    /// A lane further up in its row of 16; invalid past the end.
     RowLeft(u8),
-    /// So many lanes down in its row.
+    /// A lane further down in its row.
     RowRight(u8),
-    /// The same, around the end.
+    /// Rotated within the row.
     RowRotate(u8),
     /// The row reversed.
     RowMirror,
     /// Each half of the row reversed.
     RowHalfMirror,
-    /// The same lane for all of the row.
+    /// One lane for the whole row.
     RowShare(u8),
-    /// The lane whose number differs in these bits.
+    /// The lane number XOR a mask.
     RowXor(u8),
-    /// The last lane of the row before, for every row, or for every second one.
+    /// The last lane of the previous row, for every row or for every second one.
     RowBroadcast(u8),
-    /// One lane up or down in the wave, perhaps around its end.
+    /// One lane up in the wave, perhaps rotated.
     WaveLeft(bool),
-    /// The same, down.
+    /// One lane down in the wave, perhaps rotated.
     WaveRight(bool),
 }
 
-/// An exchange among lanes before an operation.
+/// A data-parallel exchange (DPP) before an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dpp {
-    /// Where from.
+    /// The source lane.
     pub source: Source,
     /// Rows that take part.
     pub rows: u8,
     /// Banks of four lanes in each row that take part.
     pub banks: u8,
-    /// A source that is not there reads as zero; otherwise the lane keeps what it had.
+    /// An invalid source lane reads as zero; otherwise the destination lane is unchanged.
     pub zero: bool,
-    /// Lanes that do not execute are read.
+    /// Inactive lanes can be read.
     pub reads_inactive: bool,
 }
 
@@ -56,7 +56,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// Its first bit, and how many there are.
+    /// Its first bit and its width.
     pub fn bits(self) -> (u32, u32) {
         match self {
             Part::Byte(n) => (8 * u32::from(n), 8),
@@ -69,49 +69,49 @@ impl Part {
 /// Parts of registers that an operation reads and writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sdwa {
-    /// The part that the result goes to.
+    /// The part that is written.
     pub to: Part,
-    /// What becomes of the rest: zero, the sign, or what it was.
+    /// The value of the remaining bits.
     pub rest: Rest,
     /// The parts of the sources.
     pub from: [Part; 2],
 }
 
-/// What becomes of the rest of a register.
+/// The value of the bits outside of the written part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rest {
     /// Zero.
     Zero,
-    /// The sign, above.
+    /// Sign extension above it.
     Sign,
-    /// As it was.
+    /// Unchanged.
     Kept,
 }
 
-/// What is after the operands.
+/// The modifiers after the operands.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Modifiers {
-    /// An offset in memory.
+    /// A memory offset.
     pub offset: i64,
-    /// The first of two.
+    /// The first of two offsets.
     pub offset0: u64,
-    /// The second of two.
+    /// The second of two offsets.
     pub offset1: u64,
     /// The old value is returned.
     pub returns: bool,
     /// A vector register holds an offset.
     pub offen: bool,
-    /// Lanes exchange.
+    /// The DPP exchange.
     pub dpp: Option<Dpp>,
-    /// Parts of registers.
+    /// The SDWA selections.
     pub sdwa: Option<Sdwa>,
     /// A bit for each source (and the result): the upper half.
     pub op_sel: u8,
     /// A bit for each source of the upper result: the upper half.
     pub op_sel_hi: Option<u8>,
-    /// Signs turned for the lower result.
+    /// Negations for the lower result.
     pub neg_lo: u8,
-    /// Signs turned for the upper result.
+    /// Negations for the upper result.
     pub neg_hi: u8,
     /// The result is clamped.
     pub clamp: bool,
@@ -119,7 +119,7 @@ pub struct Modifiers {
     pub times: f64,
     /// `offset:swizzle(...)` and similar: a permutation of lanes within 32.
     pub swizzle: Option<u16>,
-    /// A result of 16 bits leaves the upper half of its register as it was.
+    /// 16-bit results preserve the upper half of the destination.
     pub keeps_upper_half: bool,
 }
 
@@ -173,15 +173,15 @@ fn part(text: &str) -> Option<Part> {
 }
 
 impl Modifiers {
-    /// Takes one in. False where it is not known.
+    /// Adds a modifier. False if it is unknown.
     pub fn take(&mut self, text: &str) -> bool {
         let (name, value) = text.split_once(':').unwrap_or((text, ""));
         self.ignore(name, value) || self.set(name, value).is_some() || self.exchange(name, value).is_some()
     }
 
-    /// What is not modeled: caches and their scopes.
+    /// Ignored modifiers: caches and their scopes.
     fn ignore(&mut self, name: &str, value: &str) -> bool {
-        // What returns the old value of an atomic update is called by the cache it goes to.
+        // The modifier that returns the old value of an atomic operation is named after a cache.
         match name {
             "glc" | "sc0" => self.returns = true,
             "th" => self.returns |= value.contains("RETURN"),
@@ -262,7 +262,7 @@ impl Modifiers {
     }
 }
 
-/// The bits of a swizzle that is written out.
+/// The encoding of a textual swizzle.
 fn swizzle(text: &str) -> Option<u16> {
     let inside = text.strip_prefix("swizzle(")?.strip_suffix(')')?;
     let mut parts = inside.split(',').map(str::trim);

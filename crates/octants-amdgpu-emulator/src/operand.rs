@@ -4,46 +4,46 @@ use crate::number::Ty;
 
 /// Numbers of registers in the scalar file.
 pub mod scalar {
-    /// Where a comparison's results go by default.
+    /// VCC: the default destination of comparisons.
     pub const VCC: u16 = 106;
-    /// Registers that the trap handler and the launch share.
+    /// Trap-handler registers, also used by the launch.
     pub const TTMP: u16 = 108;
-    /// A register for indices.
+    /// M0.
     pub const M0: u16 = 124;
-    /// The lanes that execute.
+    /// EXEC: the active lanes.
     pub const EXEC: u16 = 126;
-    /// Registers of older chips.
+    /// A special register of older chips.
     pub const FLAT_SCRATCH: u16 = 128;
     /// The same.
     pub const XNACK_MASK: u16 = 130;
-    /// Reads as zero, and keeps nothing.
+    /// The null register: reads as zero, discards writes.
     pub const NULL: u16 = 132;
-    /// How many there are, with a few that a read past the end meets.
+    /// Number of scalar registers, with padding for reads past the end.
     pub const COUNT: usize = 140;
 }
 
-/// The first of the accumulation registers among vector registers.
+/// Number of the first accumulation register among the vector registers.
 pub const ACCUMULATORS: u16 = 256;
 
-/// Addresses whose upper halves say that they are of shared or of private memory.
+/// The aperture of shared memory: the upper half of its flat addresses.
 pub const SHARED_APERTURE: u64 = 0x0001_0000_0000_0000;
-/// The same of private memory.
+/// The aperture of private memory.
 pub const PRIVATE_APERTURE: u64 = 0x0002_0000_0000_0000;
 
-/// What an operand is.
+/// The kind of an operand.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value {
     /// A vector register.
     Vector(u16),
     /// A scalar register.
     Scalar(u16),
-    /// An integer, inline or a literal.
+    /// An integer: an inline constant or a literal.
     Int(u64),
-    /// A float, inline.
+    /// An inline float constant.
     Float(f64),
-    /// A literal in hexadecimal digits.
+    /// A hexadecimal literal.
     Literal(u64),
-    /// The carry of scalar operations.
+    /// SCC.
     Scc,
     /// No register.
     Off,
@@ -63,17 +63,17 @@ pub enum HalfOf {
 /// An operand with its modifiers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Operand {
-    /// What it is.
+    /// The kind.
     pub value: Value,
-    /// Registers from the first on.
+    /// Number of consecutive registers.
     pub count: u16,
-    /// Its sign is turned.
+    /// The value is negated.
     pub negate: bool,
-    /// Its sign is dropped before that.
+    /// The absolute value is taken first.
     pub absolute: bool,
-    /// A part of a register is extended by its sign.
+    /// A part of a register is sign-extended.
     pub sext: bool,
-    /// Which half it is.
+    /// The half of the register.
     pub half: HalfOf,
 }
 
@@ -83,7 +83,7 @@ impl Operand {
         Operand { value, count: 1, negate: false, absolute: false, sext: false, half: HalfOf::All }
     }
 
-    /// The bits of a constant, seen as a type; nothing for a register.
+    /// The bits of a constant of a type; `None` for a register.
     pub fn constant(&self, ty: Ty) -> Option<u64> {
         Some(match self.value {
             Value::Int(bits) => bits,
@@ -107,7 +107,7 @@ impl Operand {
         matches!(self.value, Value::Vector(_))
     }
 
-    /// Reads an operand's text.
+    /// Parses an operand.
     pub fn parse(text: &str) -> Option<Operand> {
         if let Some(rest) = text.strip_prefix('-')
             && !rest.starts_with(|c: char| c.is_ascii_digit())

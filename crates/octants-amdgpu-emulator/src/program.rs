@@ -7,18 +7,18 @@ use crate::decode::Decoder;
 use crate::disassemble::Disassembler;
 use crate::instruction::Instruction;
 
-/// A chip, as far as code depends on it.
+/// The properties of a chip that code depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chip {
     /// Its name.
     pub name: &'static str,
-    /// Its number in the flags of a file.
+    /// Its number in the ELF flags.
     pub machine: u32,
-    /// Threads of its waves.
+    /// Wave size.
     pub lanes: usize,
-    /// The number of a block comes in registers of the hardware's own, and not of the user.
+    /// The block index is in hardware (trap) registers instead of system scalar registers.
     pub block_in_trap_registers: bool,
-    /// Results of 16 bits leave the upper half of a register as it was.
+    /// 16-bit results preserve the upper half of the destination.
     pub keeps_upper_half: bool,
 }
 
@@ -27,7 +27,7 @@ const fn chip(name: &'static str, machine: u32, lanes: usize) -> Chip {
     Chip { name, machine, lanes, block_in_trap_registers: newest, keeps_upper_half: lanes == 32 }
 }
 
-/// The chips whose code is run.
+/// The supported chips.
 pub const CHIPS: &[Chip] =
     &[chip("gfx90a", 0x3f, 64), chip("gfx942", 0x4c, 64), chip("gfx1100", 0x41, 32), chip("gfx1200", 0x48, 32)];
 
@@ -36,11 +36,11 @@ pub const CHIPS: &[Chip] =
 pub struct Program {
     /// The code object.
     pub object: CodeObject,
-    /// The chip it is for.
+    /// Its chip.
     pub chip: Chip,
     disassembler: Disassembler,
     decoder: Decoder,
-    /// By word of the image.
+    /// Decoded instructions, by word of the image.
     instructions: Vec<OnceLock<Result<Box<Instruction>, String>>>,
 }
 
@@ -78,7 +78,7 @@ impl Program {
         self.instructions[at as usize / 4].get_or_init(decode).as_deref().map_err(Clone::clone)
     }
 
-    /// The text of a kernel's instructions up to the end of its segment, for people and tests.
+    /// The disassembly of a kernel up to the end of its segment, for debugging and tests.
     pub fn listing(&self, kernel: &Kernel) -> Vec<String> {
         let mut at = kernel.entry;
         let end = self.object.code.iter().find(|r| r.contains(&at)).map_or(at, |r| r.end);

@@ -12,7 +12,7 @@ fn wrong() -> Fault {
     Fault::launch("too few operands")
 }
 
-/// The lane that a lane reads from; none where its row or wave ends.
+/// The lane that a lane reads from; `None` past the end of its row or wave.
 fn partner(source: Source, lane: usize, lanes: usize) -> Option<usize> {
     let (row, at) = (lane & !15, lane & 15);
     let in_row = |n: i32| (0..16).contains(&n).then(|| row + n as usize);
@@ -39,13 +39,13 @@ fn partner(source: Source, lane: usize, lanes: usize) -> Option<usize> {
     }
 }
 
-/// The lane that is read, if there is one to be read.
+/// The lane to read, if it is valid.
 fn readable(wave: &Wave, dpp: &Dpp, lane: usize) -> Option<usize> {
     let from = partner(dpp.source, lane, wave.lanes)?;
     (dpp.reads_inactive || wave.exec() >> from & 1 != 0).then_some(from)
 }
 
-/// What lanes read.
+/// The values that lanes read.
 pub fn exchanged(wave: &Wave, dpp: &Dpp, row: &Row) -> Row {
     let mut out = [0; 64];
     for lane in 0..wave.lanes {
@@ -54,7 +54,7 @@ pub fn exchanged(wave: &Wave, dpp: &Dpp, row: &Row) -> Row {
     out
 }
 
-/// The lanes that get a result.
+/// The lanes that are written.
 pub fn written(wave: &Wave, dpp: &Dpp) -> u64 {
     let exec = wave.exec();
     (0..wave.lanes).fold(0, |mask, lane| {
@@ -65,7 +65,7 @@ pub fn written(wave: &Wave, dpp: &Dpp) -> u64 {
     })
 }
 
-/// The first lane that executes.
+/// The first active lane.
 pub fn read_first_lane(wave: &mut Wave, inst: &Instruction) -> Result<(), Fault> {
     let [to, from] = &inst.operands[..] else { return Err(wrong()) };
     let lane = wave.exec().trailing_zeros() as usize % 64;
@@ -74,7 +74,7 @@ pub fn read_first_lane(wave: &mut Wave, inst: &Instruction) -> Result<(), Fault>
     Ok(())
 }
 
-/// A lane by its number.
+/// Reads a lane by number.
 pub fn read_lane(wave: &mut Wave, inst: &Instruction) -> Result<(), Fault> {
     let [to, from, lane] = &inst.operands[..] else { return Err(wrong()) };
     let lane = wave.scalar(lane, 32) as usize % wave.lanes;
@@ -83,7 +83,7 @@ pub fn read_lane(wave: &mut Wave, inst: &Instruction) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Sets a lane by its number, whether it executes or not.
+/// Writes a lane by number, even if it is inactive.
 pub fn write_lane(wave: &mut Wave, inst: &Instruction) -> Result<(), Fault> {
     let [to, value, lane] = &inst.operands[..] else { return Err(wrong()) };
     let Value::Vector(at) = to.value else { return Err(Fault::launch("no vector register")) };
@@ -92,7 +92,7 @@ pub fn write_lane(wave: &mut Wave, inst: &Instruction) -> Result<(), Fault> {
     Ok(())
 }
 
-/// How many lanes before this one are in a mask, added to a number.
+/// Adds the number of mask bits below each lane.
 pub fn count_below(wave: &mut Wave, inst: &Instruction, high: bool) -> Result<(), Fault> {
     let [to, mask, number] = &inst.operands[..] else { return Err(wrong()) };
     let (mask, number) = (wave.row(mask, Ty::B32), wave.row(number, Ty::B32));
@@ -114,7 +114,7 @@ pub fn swap(wave: &mut Wave, inst: &Instruction) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Moves a register to or from one whose number M0 is added to.
+/// Moves to or from a register indexed by M0.
 pub fn move_relative(wave: &mut Wave, inst: &Instruction, source: bool, destination: bool) -> Result<(), Fault> {
     let [to, from] = &inst.operands[..] else { return Err(wrong()) };
     let row = wave.row(&wave.relative(from, source)?, Ty::B32);
@@ -122,7 +122,7 @@ pub fn move_relative(wave: &mut Wave, inst: &Instruction, source: bool, destinat
     Ok(())
 }
 
-/// Sets which registers an index is added to, and the index where one is given.
+/// Selects the indexed operands, and sets the index if one is given.
 pub fn index_registers(wave: &mut Wave, inst: &Instruction, which: u8) {
     if let Some(index) = inst.operands.first() {
         wave.scalars[scalar::M0 as usize] = wave.scalar(index, 32) as u32 & 0xff;
@@ -130,7 +130,7 @@ pub fn index_registers(wave: &mut Wave, inst: &Instruction, which: u8) {
     wave.indexed = which;
 }
 
-/// Lanes of a row, or of the other row of its pair, by numbers of four bits each, or by a register.
+/// Permutes lanes of a row, or of the other row of its pair. The selectors are 4-bit fields or a register.
 pub fn permute_row(wave: &mut Wave, inst: &Instruction, opposite: bool, by_lane: bool) -> Result<(), Fault> {
     let [to, from, rest @ ..] = &inst.operands[..] else { return Err(wrong()) };
     let (values, exec) = (wave.row(from, Ty::B32), wave.exec());

@@ -6,7 +6,7 @@ use crate::instruction::Instruction;
 use crate::memory_names::{Action, LdsOp};
 use crate::number::Ty;
 use crate::operand::{HalfOf, Operand, Value};
-use crate::run_memory::{behind, extended, placed};
+use crate::run_memory::{extended, placed, registers_after};
 use crate::wave::Wave;
 
 const WHAT: &str = "shared";
@@ -16,12 +16,12 @@ fn active(wave: &Wave) -> impl Iterator<Item = usize> + use<> {
     (0..wave.lanes).filter(move |lane| exec >> lane & 1 != 0)
 }
 
-/// Addresses wrap around at 32 bits: compilers put constants into the offset, and what is below zero into the register.
+/// Addresses wrap around at 32 bits. Compilers use positive offsets with a negative register.
 fn address(row: &[u64; 64], lane: usize, offset: u64) -> u64 {
     row[lane].wrapping_add(offset) & 0xffff_ffff
 }
 
-/// Runs an instruction of shared memory.
+/// Executes a shared-memory instruction.
 pub fn run_lds(shared: &mut [u8], wave: &mut Wave, inst: &Instruction, op: &LdsOp) -> Result<(), Fault> {
     match op {
         LdsOp::One { action, returns, expected_first } => one(shared, wave, inst, action, *returns, *expected_first),
@@ -156,12 +156,12 @@ fn two(
         }
     }
     for (n, row) in loaded.iter().enumerate() {
-        wave.write(&behind(to, n as u32 * bits / 32), ty, row, wave.exec());
+        wave.write(&registers_after(to, n as u32 * bits / 32), ty, row, wave.exec());
     }
     Ok(())
 }
 
-/// Lanes that do not execute are read as zero.
+/// Inactive lanes read as zero.
 fn backward_permute(wave: &mut Wave, inst: &Instruction) -> Result<(), Fault> {
     let [to, index, data] = &inst.operands[..] else { return Err(wrong()) };
     let (index, data, exec) = (wave.row(index, Ty::B32), wave.row(data, Ty::B32), wave.exec());

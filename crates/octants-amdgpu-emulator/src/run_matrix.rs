@@ -1,5 +1,5 @@
-//! Matrix products of a wave, with the operand layouts of the CDNA and RDNA ISA documents: `a` has its rows, `b` and
-//! the sums their columns in the lanes of a row of 16.
+//! Matrix products of a wave, with the operand layouts of the CDNA and RDNA ISA documents: the lanes of a row of 16
+//! hold rows of `a`, and columns of `b` and of the accumulators.
 
 use crate::fault::Fault;
 use crate::instruction::Instruction;
@@ -27,7 +27,7 @@ fn wrong() -> Fault {
     Fault::launch("the operands of a product of matrices are vector registers or constants")
 }
 
-/// Runs one.
+/// Executes a matrix product.
 pub fn run_product(wave: &mut Wave, inst: &Instruction, product: Product) -> Result<(), Fault> {
     let [to, a, b, sums] = &inst.operands[..] else { return Err(wrong()) };
     if wave.exec() != wave.all_lanes() {
@@ -37,7 +37,7 @@ pub fn run_product(wave: &mut Wave, inst: &Instruction, product: Product) -> Res
     let per_word = (32 / product.operand.bits()).max(1) as usize;
     let words = (product.operand.bits() / 32).max(1) as usize;
     let per_lane = usize::from(a.count) * per_word / words;
-    // RDNA3 has each row of `a` and column of `b` whole in a lane, twice in the wave; others spread them.
+    // On RDNA3, each lane holds a whole row of `a` and column of `b`, twice per wave. Other chips spread them.
     let shares = per_lane == product.depth && product.by_wave;
     let place = |k: usize| if shares { (0, k) } else { (k / per_lane, k % per_lane) };
     let mut made = Vec::new();
@@ -48,7 +48,7 @@ pub fn run_product(wave: &mut Wave, inst: &Instruction, product: Product) -> Res
             let mut total = element(wave, sums, product.sum, lane, i)?;
             for k in 0..product.depth {
                 let (part, at) = place(k);
-                // A lane of the half that is read has the same.
+                // The corresponding lane of the other half has the same value.
                 let half = if shares { lane / SIDE } else { part };
                 let x = element(wave, a, product.operand, half * SIDE + row, at)?;
                 let y = element(wave, b, product.operand, half * SIDE + column, at)?;

@@ -8,10 +8,10 @@ use crate::number::Ty;
 use crate::operand::{Operand, PRIVATE_APERTURE, SHARED_APERTURE, Value};
 use crate::wave::Wave;
 
-/// The address in a descriptor of a buffer that means private memory. Kernels add the wave's offset to it.
+/// The base address of the private-memory buffer descriptor. Kernels add the wave's offset to it.
 pub const PRIVATE_BUFFER: u64 = 0x5c4a_0000_0000;
 
-/// Where a lane's access goes.
+/// The location of a lane's access.
 #[derive(Debug, Clone, Copy)]
 enum At {
     Global(u64),
@@ -19,13 +19,13 @@ enum At {
     Private(u64),
 }
 
-/// What a lane reaches: memory of the device, of the block and of itself.
-struct Reach<'a, 'b> {
+/// The memory that a lane can access: device, shared and private memory.
+struct LaneMemory<'a, 'b> {
     around: &'a AccessibleMemory<'b>,
     shared: &'a mut [u8],
 }
 
-impl Reach<'_, '_> {
+impl LaneMemory<'_, '_> {
     fn private(wave: &Wave, lane: usize) -> std::ops::Range<usize> {
         let each = wave.private.len() / wave.lanes;
         lane * each..(lane + 1) * each
@@ -75,7 +75,7 @@ fn step(at: At, bytes: u64) -> At {
     }
 }
 
-/// Where each lane's access goes: by the operands after the data.
+/// Computes each lane's location from the operands after the data.
 fn addresses(
     wave: &Wave,
     inst: &Instruction,
@@ -120,7 +120,7 @@ fn addresses(
                 return Err(Fault::launch(format!("a buffer at {place:#x}, which is not the wave's private memory")));
             }
             let row = if inst.modifiers.offen { narrow(address) } else { [0; 64] };
-            // Scalar offsets count the bytes of all lanes.
+            // Scalar offsets are in bytes of the whole wave.
             let from = wave.scalar(from, 32) / wave.lanes as u64;
             (0..wave.lanes).for_each(|i| out[i] = At::Private((row[i] + from).wrapping_add(offset) & 0xffff_ffff));
         }
@@ -128,12 +128,12 @@ fn addresses(
     Ok(out)
 }
 
-/// What the launch puts into the register that says where a wave's private memory begins.
+/// The initial value of the register with the offset of the wave's private memory.
 pub fn wave_offset(wave: &Wave) -> u64 {
     wave.private.len() as u64 * (u64::from(wave.number) + 1)
 }
 
-/// Runs an instruction of memory.
+/// Executes a memory instruction.
 pub fn run_memory(
     around: &AccessibleMemory<'_>,
     shared: &mut [u8],
@@ -144,7 +144,7 @@ pub fn run_memory(
     let operands = &inst.operands[..];
     let data_first = op.space == Space::Buffer;
     let wrong = || Fault::launch("too few operands");
-    let reach = &mut Reach { around, shared };
+    let reach = &mut LaneMemory { around, shared };
     match op.action {
         Action::Load { bits, signed, place } => {
             let [to, address, base @ ..] = operands else { return Err(wrong()) };
@@ -167,14 +167,14 @@ pub fn run_memory(
             let (to, at, data) = atomic_operands(wave, inst, op.space)?;
             let ty = if bits == 64 { Ty::B64 } else { Ty::B32 };
             let new = wave.row(&data, ty);
-            let expected = wave.row(&behind(&data, bits / 32), ty);
+            let expected = wave.row(&registers_after(&data, bits / 32), ty);
             update_lanes(reach, wave, to, &at, bits, &|lane, old| if old == expected[lane] { new[lane] } else { old })
         }
     }
 }
 
-/// The register at a distance from another.
-pub fn behind(operand: &Operand, count: u32) -> Operand {
+/// The operand that is `count` registers after another.
+pub fn registers_after(operand: &Operand, count: u32) -> Operand {
     let value = match operand.value {
         Value::Vector(at) => Value::Vector(at + count as u16),
         other => other,
@@ -201,7 +201,7 @@ fn active(wave: &Wave) -> impl Iterator<Item = usize> + use<> {
 }
 
 fn load_lanes(
-    reach: &Reach<'_, '_>,
+    reach: &LaneMemory<'_, '_>,
     wave: &mut Wave,
     to: &Operand,
     at: &[At; 64],
@@ -227,7 +227,7 @@ fn load_lanes(
     Ok(())
 }
 
-/// A loaded value in its register.
+/// Writes a loaded value to its register.
 pub fn placed(old: u32, value: u32, place: Place) -> u32 {
     match place {
         Place::Whole => value,
@@ -246,7 +246,7 @@ pub fn extended(value: u64, bits: u32, signed: bool) -> u32 {
 }
 
 fn store_lanes(
-    reach: &mut Reach<'_, '_>,
+    reach: &mut LaneMemory<'_, '_>,
     wave: &mut Wave,
     data: &Operand,
     at: &[At; 64],
@@ -266,7 +266,7 @@ fn store_lanes(
 }
 
 fn update_lanes(
-    reach: &mut Reach<'_, '_>,
+    reach: &mut LaneMemory<'_, '_>,
     wave: &mut Wave,
     to: Option<Operand>,
     at: &[At; 64],
@@ -284,7 +284,7 @@ fn update_lanes(
     Ok(())
 }
 
-/// Loads words to scalar registers.
+/// Executes a scalar load.
 pub fn run_scalar_load(
     around: &AccessibleMemory<'_>,
     wave: &mut Wave,

@@ -11,7 +11,7 @@ fn wrong() -> Fault {
     Fault::launch("too few operands")
 }
 
-/// Runs an operation of the table: the destination, where there is one, comes first.
+/// Executes an operation of the table. The destination, if any, is the first operand.
 pub fn run_scalar(wave: &mut Wave, operands: &[Operand], op: &ScalarOp, in_place: bool) -> Result<(), Fault> {
     let mut sources = [0; 3];
     let from = if op.to == 0 || in_place { operands } else { operands.get(1..).ok_or_else(wrong)? };
@@ -30,7 +30,7 @@ pub fn run_scalar(wave: &mut Wave, operands: &[Operand], op: &ScalarOp, in_place
     Ok(())
 }
 
-/// Changes the lanes that execute.
+/// Executes an operation that updates EXEC.
 pub fn run_mask(wave: &mut Wave, operands: &[Operand], run: fn(u64, u64) -> u64, keeps_old: bool) -> Result<(), Fault> {
     let [to, from] = operands else { return Err(wrong()) };
     let bits = wave.lanes as u32;
@@ -52,7 +52,7 @@ pub fn is_taken(wave: &Wave, when: When) -> bool {
     }
 }
 
-/// Runs an operation of lanes, or a comparison, on scalars.
+/// Executes a lane operation or a comparison on scalars.
 pub fn run_scalar_float(wave: &mut Wave, inst: &Instruction) -> Result<(), Fault> {
     let operands = &inst.operands[..];
     let fetch = |operand: &Operand, ty: Ty| {
@@ -89,7 +89,7 @@ pub fn run_scalar_float(wave: &mut Wave, inst: &Instruction) -> Result<(), Fault
     Ok(())
 }
 
-/// Reads a register of the hardware.
+/// Reads a hardware register.
 pub fn get_register(wave: &mut Wave, inst: &Instruction, name: &str, from: u32, count: u32) -> Result<(), Fault> {
     let value = match name {
         "HW_REG_MODE" => wave.mode,
@@ -104,7 +104,7 @@ pub fn get_register(wave: &mut Wave, inst: &Instruction, name: &str, from: u32, 
     Ok(())
 }
 
-/// Sets a register of the hardware.
+/// Writes a hardware register.
 pub fn set_register(wave: &mut Wave, inst: &Instruction, name: &str, from: u32, count: u32) -> Result<(), Fault> {
     let value = wave.scalar(inst.operands.last().ok_or_else(wrong)?, 32) as u32;
     let kept = if count >= 32 { u32::MAX } else { (1 << count) - 1 };
@@ -115,19 +115,19 @@ pub fn set_register(wave: &mut Wave, inst: &Instruction, name: &str, from: u32, 
     check_rounding(wave)
 }
 
-/// Rounding to anything but the nearest is not modeled.
+/// Only rounding to nearest is modeled.
 fn check_rounding(wave: &Wave) -> Result<(), Fault> {
     if wave.mode & 15 == 0 { Ok(()) } else { Err(Fault::launch("a mode that rounds other than to the nearest")) }
 }
 
-/// Sets how denormals count.
+/// Sets the denormal mode.
 pub fn set_denormals(wave: &mut Wave, inst: &Instruction) -> Result<(), Fault> {
     let mode = wave.scalar(inst.operands.first().ok_or_else(wrong)?, 32) as u32;
     wave.mode = wave.mode & !0xf0 | (mode & 15) << 4;
     Ok(())
 }
 
-/// The time, which every wave counts in its instructions.
+/// The clock: instructions executed by the wave.
 pub fn read_clock(wave: &mut Wave, inst: &Instruction) -> Result<(), Fault> {
     let to = inst.operands.iter().find(|o| matches!(o.value, Value::Scalar(_))).ok_or_else(wrong)?;
     let time = wave.steps;

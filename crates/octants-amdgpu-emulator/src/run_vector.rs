@@ -15,7 +15,7 @@ fn wrong() -> Fault {
     Fault::launch("too few operands")
 }
 
-/// A result that is to be written: where, what, and to which lanes.
+/// A result to be written: destination, value and lanes.
 #[derive(Debug)]
 pub struct Computed {
     to: Operand,
@@ -24,7 +24,7 @@ pub struct Computed {
     lanes: u64,
 }
 
-/// The lanes that an instruction writes: those that execute, less those that an exchange leaves as they were.
+/// The lanes that an instruction writes: the active ones, except those that a DPP exchange leaves unchanged.
 pub fn written_lanes(wave: &Wave, inst: &Instruction) -> u64 {
     match &inst.modifiers.dpp {
         Some(dpp) => crate::run_exchange::written(wave, dpp),
@@ -32,7 +32,7 @@ pub fn written_lanes(wave: &Wave, inst: &Instruction) -> u64 {
     }
 }
 
-/// Reads the source with a number, as the modifiers say.
+/// Reads a source, with its modifiers.
 pub fn source(wave: &Wave, inst: &Instruction, operand: &Operand, n: usize, ty: Ty) -> Row {
     let modifiers = &inst.modifiers;
     if ty == Ty::Mask {
@@ -42,7 +42,7 @@ pub fn source(wave: &Wave, inst: &Instruction, operand: &Operand, n: usize, ty: 
     let operand = &if selects_half { Operand { half: HalfOf::High, ..*operand } } else { *operand };
     let part = modifiers.sdwa.filter(|_| n < 2).map_or(Part::Whole, |s| s.from[n]);
     let mut row = match part {
-        // Constants have the type of the operation, whatever part is named.
+        // Constants have the operation's type, regardless of the selected part.
         Part::Whole => wave.bits(operand, ty),
         _ => {
             let (first, count) = part.bits();
@@ -76,7 +76,7 @@ const VCC: Operand = Operand {
     half: HalfOf::All,
 };
 
-/// Computes an operation of lanes.
+/// Executes a lane operation.
 pub fn compute_lanes(wave: &Wave, inst: &Instruction, op: &Lanewise, in_place: bool) -> Result<Computed, Fault> {
     let to = wave.relative(operand(inst, 0)?, wave.indexed & 8 != 0)?;
     let mut rows = [[0; 64]; 3];
@@ -94,7 +94,7 @@ pub fn compute_lanes(wave: &Wave, inst: &Instruction, op: &Lanewise, in_place: b
     (op.run)(wave.lanes, &mut row, &rows[0], &rows[1], &rows[2]);
     let row = wave.finished(row, op.to, &inst.modifiers);
     let row = if inst.modifiers.clamp { saturated(row, op, &rows, &inst.text) } else { row };
-    // The bit after those of the sources tells which half the result goes to.
+    // The bit after those of the sources selects the half of the destination.
     let upper = op.to.bits() == 16 && inst.modifiers.op_sel >> op.count & 1 != 0;
     let lower = inst.modifiers.keeps_upper_half && to.half == HalfOf::All;
     let to = match (upper, lower) {
@@ -105,7 +105,7 @@ pub fn compute_lanes(wave: &Wave, inst: &Instruction, op: &Lanewise, in_place: b
     Ok(Computed { to, ty: op.to, row, lanes: written_lanes(wave, inst) })
 }
 
-/// Integer sums and differences that are clamped stay at the ends of their range.
+/// Clamped integer sums and differences saturate.
 fn saturated(mut row: Row, op: &Lanewise, rows: &[Row; 3], text: &str) -> Row {
     let bits = op.to.bits();
     if !matches!(op.to, Ty::B16 | Ty::B32) {
@@ -128,7 +128,7 @@ fn saturated(mut row: Row, op: &Lanewise, rows: &[Row; 3], text: &str) -> Row {
     row
 }
 
-/// Writes a result, or the part of a register that it is for.
+/// Writes a result to a register, or to the selected part of it.
 pub fn write_result(wave: &mut Wave, inst: &Instruction, result: &Computed) {
     let Some(sdwa) = inst.modifiers.sdwa.filter(|s| s.to != Part::Whole) else {
         return wave.write(&result.to, result.ty, &result.row, result.lanes);
@@ -150,7 +150,7 @@ pub fn write_result(wave: &mut Wave, inst: &Instruction, result: &Computed) {
     wave.write(&result.to, Ty::B32, &row, result.lanes);
 }
 
-/// Two instructions at once: both read before either writes.
+/// Executes dual-issued instructions: both read before either writes.
 pub fn run_dual(wave: &mut Wave, both: &[Instruction; 2]) -> Result<(), Fault> {
     let mut results = Vec::with_capacity(2);
     for inst in both {
@@ -165,7 +165,7 @@ pub fn run_dual(wave: &mut Wave, both: &[Instruction; 2]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The same operation on both halves of registers, or on two registers.
+/// Executes a packed operation on both halves of registers, or on register pairs.
 pub fn run_packed(wave: &mut Wave, inst: &Instruction, op: &Lanewise, in_place: bool) -> Result<(), Fault> {
     let modifiers = &inst.modifiers;
     let half = op.to.bits();
@@ -203,7 +203,7 @@ pub fn run_packed(wave: &mut Wave, inst: &Instruction, op: &Lanewise, in_place: 
     Ok(())
 }
 
-/// Half of a pair. Constants are in the lower half only, for floats of 32 bits in both.
+/// One half of a packed source. Constants apply to the lower half only, except that 32-bit floats apply to both.
 fn packed_half(wave: &Wave, from: &Operand, ty: Ty, whole: Ty, upper: bool) -> Row {
     if let Some(constant) = from.constant(ty) {
         let is_literal = matches!(from.value, Value::Literal(_));
@@ -212,7 +212,7 @@ fn packed_half(wave: &Wave, from: &Operand, ty: Ty, whole: Ty, upper: bool) -> R
         } else if is_literal {
             constant >> 16
         } else {
-            // An integer's upper half is its sign's; a float's upper half is zero.
+            // The upper half of an integer is its sign; that of a float is zero.
             if matches!(from.value, Value::Int(_)) { constant >> 16 } else { 0 }
         };
         return [value; 64];
@@ -224,7 +224,7 @@ fn packed_half(wave: &Wave, from: &Operand, ty: Ty, whole: Ty, upper: bool) -> R
     row
 }
 
-/// Pairs of registers to a pair.
+/// Swizzles two register pairs to a pair.
 pub fn run_packed_move(wave: &mut Wave, inst: &Instruction) -> Result<(), Fault> {
     let [to, first, second] = &inst.operands[..] else { return Err(wrong()) };
     let pick = |from: &Operand, n: u8| packed_half(wave, from, Ty::B32, Ty::B64, inst.modifiers.op_sel >> n & 1 != 0);
@@ -235,7 +235,7 @@ pub fn run_packed_move(wave: &mut Wave, inst: &Instruction) -> Result<(), Fault>
     Ok(())
 }
 
-/// A product and a sum of sources of 16 or 32 bits.
+/// A fused multiply-add of 16-bit or 32-bit sources.
 pub fn run_mixed(wave: &mut Wave, inst: &Instruction, mixed: Mixed) -> Result<(), Fault> {
     let modifiers = &inst.modifiers;
     let halves = modifiers.op_sel_hi.unwrap_or(0);
@@ -294,7 +294,7 @@ pub fn run_compare(wave: &mut Wave, inst: &Instruction, op: &Comparison, sets_ex
     Ok(())
 }
 
-/// Sums with a carry.
+/// Executes an addition with carry.
 pub fn run_carries(wave: &mut Wave, inst: &Instruction, carry: Carry, comes_in: bool) -> Result<(), Fault> {
     let [to, out, a, b, ..] = &inst.operands[..] else { return Err(wrong()) };
     let (a, b) = (source(wave, inst, a, 0, Ty::B32), source(wave, inst, b, 1, Ty::B32));
@@ -318,7 +318,7 @@ pub fn run_carries(wave: &mut Wave, inst: &Instruction, carry: Carry, comes_in: 
     Ok(())
 }
 
-/// A product of 32 bits added to 64.
+/// Executes a 32-bit multiplication with 64-bit addition.
 pub fn run_wide_product(wave: &mut Wave, inst: &Instruction, signed: bool) -> Result<(), Fault> {
     let [to, out, a, b, c] = &inst.operands[..] else { return Err(wrong()) };
     let (a, b, c) = (wave.row(a, Ty::B32), wave.row(b, Ty::B32), wave.row(c, Ty::B64));
@@ -342,15 +342,15 @@ pub fn run_wide_product(wave: &mut Wave, inst: &Instruction, signed: bool) -> Re
     Ok(())
 }
 
-/// What kinds of floats differ in when divisions are scaled.
+/// Constants of a float type for the scaling of divisions.
 struct Division {
-    /// The largest difference of exponents.
+    /// Maximum difference of exponents without scaling.
     most: i32,
-    /// The power that is scaled by.
+    /// The exponent of the scale.
     power: i32,
-    /// Bits after the point.
+    /// Number of mantissa bits.
     mantissa: i32,
-    /// The bias of exponents.
+    /// The exponent bias.
     bias: i32,
 }
 
@@ -366,7 +366,7 @@ fn exponent(bits: u64, ty: Ty) -> i32 {
     if ty == Ty::F64 { (bits >> 52 & 0x7ff) as i32 } else { (bits >> 23 & 0xff) as i32 }
 }
 
-/// Scales the numerator or the denominator of a division, so that its steps neither overflow nor vanish.
+/// Scales the numerator or the denominator of a division, so that its steps neither overflow nor underflow.
 pub fn run_div_scale(wave: &mut Wave, inst: &Instruction, ty: Ty) -> Result<(), Fault> {
     let [to, out, a, b, c] = &inst.operands[..] else { return Err(wrong()) };
     let (a, b, c) = (wave.row(a, ty), wave.row(b, ty), wave.row(c, ty));
@@ -377,7 +377,7 @@ pub fn run_div_scale(wave: &mut Wave, inst: &Instruction, ty: Ty) -> Result<(), 
     for i in 0..wave.lanes {
         let (value, denominator, numerator) = (wide(a[i]), wide(b[i]), wide(c[i]));
         let difference = exponent(c[i], ty) - exponent(b[i], ty);
-        // Exact in 64 bits for floats of 32; for others as the hardware's own comparison of exponents.
+        // For 32-bit floats, exact in 64 bits. For 64-bit floats, a comparison of exponents like the hardware's.
         let quotient_is_tiny =
             if ty == Ty::F64 { difference <= 1 - kind.bias } else { is_tiny(numerator / denominator) };
         let reciprocal_is_tiny = is_tiny(1.0 / denominator);
@@ -389,7 +389,7 @@ pub fn run_div_scale(wave: &mut Wave, inst: &Instruction, ty: Ty) -> Result<(), 
         } else if exponent(b[i], ty) == 0 {
             (kind.power, false)
         } else if reciprocal_is_tiny && quotient_is_tiny {
-            // The documentation's power is positive, by which so large a denominator would become infinite.
+            // The documentation gives a positive exponent, which would overflow such a large denominator.
             (if a[i] == b[i] { -kind.power } else { 0 }, true)
         } else if reciprocal_is_tiny {
             (-kind.power, false)

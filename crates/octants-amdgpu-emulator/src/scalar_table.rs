@@ -1,16 +1,16 @@
 //! The table of operations on scalars.
 
-/// Computes a result from up to three sources, and the carry (SCC), which it may change.
+/// Computes a result from up to three sources and SCC, which it may change.
 pub type ScalarFn = fn(&mut bool, [u64; 3]) -> u64;
 
 /// An operation on scalars.
 #[derive(Debug, Clone, Copy)]
 pub struct ScalarOp {
-    /// Bits of the result; zero where there is none.
+    /// Width of the result; zero if there is none.
     pub to: u32,
-    /// Bits of each source.
+    /// Width of each source.
     pub from: &'static [u32],
-    /// What it computes.
+    /// The function.
     pub run: ScalarFn,
 }
 
@@ -48,7 +48,7 @@ fn test(scc: &mut bool, holds: bool) -> u64 {
     0
 }
 
-/// The bits of a field whose offset and width are in one word.
+/// The mask of a bit field whose offset and width are packed in one word.
 fn field(word: u64, bits: u32) -> (u32, u32) {
     let width = word as u32 >> 16 & 0x7f;
     (word as u32 & (bits - 1), width.min(bits))
@@ -64,7 +64,7 @@ fn extract_signed(value: u64, word: u64, bits: u32) -> u64 {
     if width == 0 {
         return 0;
     }
-    // Bits past the value's end are its sign.
+    // Bits past the end of the value are sign bits.
     let whole = if bits == 32 { signed(value) } else { value as i64 };
     let shift = 64 - width;
     let result = (((whole >> offset) << shift) >> shift) as u64;
@@ -75,7 +75,7 @@ fn pack(low_half: u64, high_half: u64) -> u64 {
     (high_half & 0xffff) << 16 | low_half & 0xffff
 }
 
-/// Names, and what they compute. Newer names are translated to these by `mnemonic`.
+/// Operations by name. `mnemonic` translates newer names to these.
 pub const SCALARS: &[(&str, ScalarOp)] = &[
     sop!("s_mov_b32", 32, [32], |_scc, s| s[0]),
     sop!("s_mov_b64", 64, [64], |_scc, s| s[0]),
@@ -197,7 +197,7 @@ fn shifted_sum(scc: &mut bool, s: [u64; 3], by: u32) -> u64 {
     low(sum)
 }
 
-/// Operations whose destination is a source too: the destination comes first.
+/// Operations whose destination is also their first source.
 pub const READ_AND_WRITTEN: &[(&str, ScalarOp)] = &[
     sop!("s_addk_i32", 32, [32, 16], |scc, s| overflows(scc, signed(s[0]) + i64::from(s[1] as i16))),
     sop!("s_mulk_i32", 32, [32, 16], |_scc, s| low((signed(s[0]) * i64::from(s[1] as i16)) as u64)),
@@ -210,10 +210,10 @@ pub const READ_AND_WRITTEN: &[(&str, ScalarOp)] = &[
     sop!("s_bitset1_b64", 64, [64, 32], |_scc, s| s[0] | 1 << (s[1] & 63)),
 ];
 
-/// The lanes that execute from then on, of a mask and of those that did.
+/// Computes the new EXEC from a mask and the old EXEC.
 pub type MaskFn = fn(u64, u64) -> u64;
 
-/// What the lanes that execute become, and the operations' names: the first source is a mask, the second those lanes.
+/// Operations that update EXEC, by name. The first source is a mask, the second is EXEC.
 pub const MASKS: &[(&str, MaskFn)] = &[
     ("s_and_saveexec", |s, e| s & e),
     ("s_or_saveexec", |s, e| s | e),

@@ -5,8 +5,8 @@
 use crate::lanewise::{Lanewise, op};
 use crate::number::{Half, bf16_bits, exp2, half_bits, half_bits_toward_zero};
 
-/// One of the two floats of 32 bits next to a number, so less than a unit in the last place off. Which one follows from
-/// its bits.
+/// One of the two 32-bit floats next to a value, so the error is below one unit in the last place. The value's bits
+/// determine which one.
 fn nearly(exact: f64) -> f32 {
     let rounded = exact as f32;
     if !rounded.is_normal() || f64::from(rounded) == exact {
@@ -19,7 +19,7 @@ fn nearly(exact: f64) -> f32 {
     f32::from_bits(if is_short { rounded.to_bits() + 1 } else { rounded.to_bits() - 1 })
 }
 
-/// A float of 64 bits with as many good bits as the hardware's first guesses have: 24 at least.
+/// A 64-bit float with the precision of the hardware's initial approximations: at least 24 bits.
 fn guess(exact: f64) -> f64 {
     if !exact.is_normal() { exact } else { f64::from_bits(exact.to_bits() & !0x07ff_ffff | 0x0155_5555) }
 }
@@ -84,7 +84,7 @@ pub fn scaled(a: f64, power: i32) -> f64 {
     }
     let (own, mut left) = (exponent(a), power.clamp(-4400, 4400));
     if own + left < -1021 {
-        // The last product alone rounds.
+        // Only the last multiplication rounds.
         return scaled(a, -own) * exp2(-1000) * exp2((own + left + 1000).max(-1022));
     }
     let mut value = a;
@@ -99,9 +99,9 @@ fn to_i32(a: f64) -> i32 {
     a as i32
 }
 
-/// 53 bits of 2/pi, as V_TRIG_PREOP_F64 gives them.
+/// 53 bits of 2/pi, like V_TRIG_PREOP_F64.
 fn two_over_pi(a: f64, part: u32) -> f64 {
-    // The first 1,201 bits of 2/pi after the point.
+    // The first 1,201 fractional bits of 2/pi.
     const WORDS: [u64; 19] = [
         0xa2f9836e4e441529,
         0xfc2757d1f534ddc0,
@@ -140,7 +140,7 @@ fn two_over_pi(a: f64, part: u32) -> f64 {
     scaled(bits as f64, scale)
 }
 
-/// Names without encodings, and what they compute.
+/// Operations by name, without the encoding suffix.
 pub const FLOATS: &[(&str, Lanewise)] = &[
     op!("v_add_f32", |a: f32, b: f32| -> f32 { a + b }),
     op!("v_sub_f32", |a: f32, b: f32| -> f32 { a - b }),
@@ -260,20 +260,20 @@ pub const FLOATS: &[(&str, Lanewise)] = &[
     op!("v_div_fixup_f16", |a: Half, b: Half, c: Half| -> Half { Half(fixup(a.0, b.0, c.0)) }),
 ];
 
-/// The sine of a number of turns.
+/// The sine of an angle in turns.
 fn sine(turns: f64) -> f64 {
     if !turns.is_finite() {
         return f64::NAN;
     }
     let within = turns - turns.floor();
-    // Exact where the hardware is.
+    // Exact at the points where the hardware is.
     match within {
         0.0 | 0.5 => 0.0,
         _ => (within * std::f64::consts::TAU).sin(),
     }
 }
 
-/// The result of a division, where the quotient says too little: a quotient, the denominator, the numerator.
+/// Fixes up the special cases of a division, from the quotient, the denominator and the numerator.
 fn fixup(quotient: f64, denominator: f64, numerator: f64) -> f64 {
     let sign = if denominator.is_sign_negative() == numerator.is_sign_negative() { 1.0 } else { -1.0 };
     let both = |test: fn(f64) -> bool| test(numerator) && test(denominator);

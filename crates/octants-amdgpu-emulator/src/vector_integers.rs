@@ -34,7 +34,7 @@ fn halves(x: u32) -> [u16; 2] {
     [x as u16, (x >> 16) as u16]
 }
 
-/// Names without encodings, and what they compute.
+/// Operations by name, without the encoding suffix.
 pub const INTEGERS: &[(&str, Lanewise)] = &[
     op!("v_mov_b32", |a: u32| -> u32 { a }),
     op!("v_mov_b16", |a: u16| -> u16 { a }),
@@ -70,7 +70,7 @@ pub const INTEGERS: &[(&str, Lanewise)] = &[
     op!("v_mad_u32_u24", |a: u32, b: u32, c: u32| -> u32 { u24(a).wrapping_mul(u24(b)).wrapping_add(c) }),
     op!("v_mad_i32_i24", |a: u32, b: u32, c: i32| -> i32 { i24(a).wrapping_mul(i24(b)).wrapping_add(c) }),
     op!("v_mad_u16", |a: u16, b: u16, c: u16| -> u16 { a.wrapping_mul(b).wrapping_add(c) }),
-    // Those named legacy write zeros to the upper half.
+    // The `legacy` variants clear the upper half.
     op!("v_mad_legacy_u16", |a: u16, b: u16, c: u16| -> u16 { a.wrapping_mul(b).wrapping_add(c) }),
     op!("v_mad_i16", |a: u16, b: u16, c: u16| -> u16 { a.wrapping_mul(b).wrapping_add(c) }),
     op!("v_mad_u32_u16", |a: u16, b: u16, c: u32| -> u32 { (u32::from(a) * u32::from(b)).wrapping_add(c) }),

@@ -1,4 +1,4 @@
-//! [`Wave`]: the registers of threads that run in lockstep, and reads and writes of operands.
+//! [`Wave`]: the registers of threads that run in lockstep, and access to operands.
 
 use crate::fault::Fault;
 use crate::garbage::Garbage;
@@ -7,17 +7,17 @@ use crate::modifiers::Modifiers;
 use crate::number::{Ty, flush, narrowed, widened};
 use crate::operand::{HalfOf, Operand, Value, scalar};
 
-/// Vector registers, with those for accumulation.
+/// Number of vector registers, with accumulation registers.
 const VECTORS: usize = 512;
 
-/// Whether a wave can go on.
+/// The state of a wave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// It can.
+    /// Runnable.
     Running,
-    /// It waits for the other waves of its block.
+    /// Waiting at a barrier.
     AtBarrier,
-    /// It has come to its end.
+    /// Ended.
     Ended,
 }
 
@@ -26,7 +26,7 @@ pub enum State {
 pub struct Wave {
     /// Its number in the block.
     pub number: u32,
-    /// Its lanes: 32 or 64.
+    /// Number of lanes: 32 or 64.
     pub lanes: usize,
     /// The address of the next instruction.
     pub pc: u64,
@@ -34,21 +34,21 @@ pub struct Wave {
     pub scalars: [u32; scalar::COUNT],
     /// Vector registers.
     pub vectors: Vec<[u32; 64]>,
-    /// The carry.
+    /// SCC.
     pub scc: bool,
-    /// Rounding and denormals, as the descriptor has them: bits 4 and 5 for floats of 32 bits, 6 and 7 for others.
+    /// Rounding and denormal modes in the descriptor's encoding: bits 4 and 5 for 32-bit floats, 6 and 7 for others.
     pub mode: u32,
-    /// The private memory of each lane, one after the other.
+    /// The private memory of all lanes, lane after lane.
     pub private: Vec<u8>,
-    /// Whether it can go on.
+    /// The state.
     pub state: State,
-    /// It has told that it came to the barrier.
+    /// It has signaled arrival at the barrier.
     pub signaled: bool,
-    /// Instructions so far.
+    /// Number of executed instructions.
     pub steps: u64,
-    /// Results of 16 bits leave the upper half of a register as it was.
+    /// 16-bit results preserve the upper half of the destination.
     pub keeps_upper_half: bool,
-    /// Vector registers whose numbers the low byte of M0 is added to: a bit each for three sources and the destination.
+    /// The operands that the low byte of M0 indexes: a bit for each of three sources and the destination.
     pub indexed: u8,
 }
 
@@ -79,7 +79,7 @@ impl Wave {
         }
     }
 
-    /// An operand whose register M0 is added to, where `applies`.
+    /// An operand, indexed by M0 if `applies`.
     pub fn relative(&self, operand: &Operand, applies: bool) -> Result<Operand, Fault> {
         let Value::Vector(at) = operand.value else { return Ok(*operand) };
         if !applies {
@@ -97,12 +97,12 @@ impl Wave {
         if self.lanes == 64 { u64::MAX } else { 0xffff_ffff }
     }
 
-    /// The lanes that execute.
+    /// EXEC: the active lanes.
     pub fn exec(&self) -> u64 {
         self.mask(scalar::EXEC)
     }
 
-    /// Sets them.
+    /// Sets the active lanes.
     pub fn set_exec(&mut self, mask: u64) {
         self.set_mask(scalar::EXEC, mask);
     }
@@ -112,7 +112,7 @@ impl Wave {
         self.pair(at) & self.all_lanes()
     }
 
-    /// Sets a mask: as many bits as the wave has lanes.
+    /// Sets a mask, with one bit per lane.
     pub fn set_mask(&mut self, at: u16, mask: u64) {
         self.set_scalar(at, mask as u32);
         if self.lanes == 64 {
@@ -120,14 +120,14 @@ impl Wave {
         }
     }
 
-    /// Two scalar registers.
+    /// Reads two scalar registers.
     pub fn pair(&self, at: u16) -> u64 {
         u64::from(self.scalars[at as usize + 1]) << 32 | u64::from(self.scalars[at as usize])
     }
 
     /// Sets a scalar register.
     pub fn set_scalar(&mut self, at: u16, value: u32) {
-        // What is written to the null register, or past it for the sake of a pair, is lost.
+        // Writes to the null register, and past it for a pair, are discarded.
         if at < scalar::NULL {
             self.scalars[at as usize] = value;
         }
@@ -142,7 +142,7 @@ impl Wave {
             _ => {
                 let ty = if bits == 64 { Ty::B64 } else { Ty::F32 };
                 let constant = operand.constant(ty).unwrap_or(0);
-                // An aperture read as 32 bits is its upper half.
+                // A 32-bit read of an aperture returns its upper half.
                 if bits == 32 && constant >> 48 != 0 && constant as i64 > 0 { constant >> 32 } else { constant }
             }
         };
@@ -203,7 +203,7 @@ impl Wave {
         row
     }
 
-    /// Takes the signs of an operand, and flushes denormals.
+    /// Applies sign modifiers to an operand, and flushes denormals.
     pub fn apply_signs(&self, row: &mut Row, operand: &Operand, ty: Ty) {
         if ty.bits() < 64 {
             let kept = (1u64 << ty.bits()) - 1;
@@ -217,7 +217,7 @@ impl Wave {
         }
     }
 
-    /// Whether denormals of a type count as zero: as a source (0) or as a result (1).
+    /// Whether denormals of a type are flushed: as a source (0) or as a result (1).
     fn flushes(&self, ty: Ty, which: u32) -> bool {
         match ty {
             Ty::F32 => self.mode >> (4 + which) & 1 == 0,
@@ -226,7 +226,7 @@ impl Wave {
         }
     }
 
-    /// The result of an operation, with what modifiers make of it.
+    /// Applies output modifiers to a result.
     pub fn finished(&self, mut row: Row, ty: Ty, modifiers: &Modifiers) -> Row {
         if matches!(ty, Ty::F16 | Ty::F32 | Ty::F64) {
             if modifiers.times != 1.0 {
@@ -245,11 +245,11 @@ impl Wave {
         row
     }
 
-    /// Writes lanes of a vector register, as many bits as the type has.
+    /// Writes lanes of a vector register, with the width of the type.
     pub fn write(&mut self, operand: &Operand, ty: Ty, row: &Row, lanes: u64) {
         let at = match operand.value {
             Value::Vector(at) => at as usize,
-            // A result for all lanes alike.
+            // A uniform result.
             _ => return self.write_scalar(operand, ty.bits(), row[lanes.trailing_zeros().min(63) as usize]),
         };
         let keeps = self.keeps_upper_half || operand.half != HalfOf::All;
@@ -268,7 +268,7 @@ impl Wave {
     }
 }
 
-/// A value with its sign dropped, or turned.
+/// Applies absolute value and negation.
 pub fn signs(value: u64, negate: bool, absolute: bool, bits: u32) -> u64 {
     if !negate && !absolute {
         return value;

@@ -1,10 +1,10 @@
-//! Instructions, one at a time, from their text: what they leave in registers.
+//! Tests of single instructions, given as text: they check the registers afterwards.
 
 #![allow(clippy::unwrap_used)]
 
 use std::ops::Range;
 
-use octants_amdgpu_emulator::accessible_memory::{AccessibleMemory, AddressSpace, Sabotage};
+use octants_amdgpu_emulator::accessible_memory::{AccessibleMemory, AddressSpace, FaultInjection};
 use octants_amdgpu_emulator::decode::Decoder;
 use octants_amdgpu_emulator::execute::run;
 use octants_amdgpu_emulator::fault::{Fault, FaultKind};
@@ -42,7 +42,7 @@ impl Bench {
         let inst = Decoder::default().decode(text, 4).map_err(Fault::launch)?;
         let from = self.memory.as_ptr() as u64;
         let memory = Memory(from..from + 4 * self.memory.len() as u64);
-        let around = AccessibleMemory::new(&memory, Sabotage::default(), Vec::new());
+        let around = AccessibleMemory::new(&memory, FaultInjection::default(), Vec::new());
         run(&around, &mut self.shared, &mut self.wave, &inst)
     }
 
@@ -231,7 +231,7 @@ fn what_is_not_known_fails_with_its_text() {
     assert!(said.contains("`surprise:1` is neither an operand nor a modifier that is known"), "{said}");
 }
 
-/// What the place of an element is in words of a register, for a test of products.
+/// The position of an element in the words of a register, for tests of products.
 fn half(x: f32) -> u32 {
     half::f16::from_f32(x).to_bits().into()
 }

@@ -24,13 +24,13 @@ pub fn task_order(program: &Program, arrays_may_alias: bool) -> Vec<Vec<u32>> {
         return (0..tasks as u32).map(|t| t.checked_sub(1).into_iter().collect()).collect();
     }
     let class_of = MemoryClasses::of(&program.buffers, arrays_may_alias).sharing();
-    let talk = program.functions.iter().map(|f| Talk::of(&f.body, &[])).collect::<Vec<_>>();
+    let talk = program.functions.iter().map(|f| HostMessages::of(&f.body, &[])).collect::<Vec<_>>();
     let sets = access_sets(program);
     let touched: Vec<Touched<'_>> = program
         .tasks
         .iter()
         .zip(&sets)
-        .map(|(task, sets)| Touched::of(task, sets, &class_of, Talk::with_callees(&task.body, program, &talk)))
+        .map(|(task, sets)| Touched::of(task, sets, &class_of, HostMessages::with_callees(&task.body, program, &talk)))
         .collect();
     let mut order: Vec<Vec<u32>> = Vec::with_capacity(tasks);
     // All tasks that a task is after.
@@ -53,15 +53,15 @@ pub fn task_order(program: &Program, arrays_may_alias: bool) -> Vec<Vec<u32>> {
 
 /// The messages of a task to the host.
 #[derive(Debug, Clone, Copy, Default)]
-struct Talk {
+struct HostMessages {
     prints: bool,
     asserts: bool,
 }
 
-impl Talk {
+impl HostMessages {
     /// The messages of a body, given those of its callees.
-    fn of(body: &Body, functions: &[Talk]) -> Talk {
-        let mut talk = Talk::default();
+    fn of(body: &Body, functions: &[HostMessages]) -> HostMessages {
+        let mut talk = HostMessages::default();
         body.visit(body.root, &mut |_, inst| match inst.op.effect() {
             Effect::Print => talk.prints = true,
             Effect::Assert => talk.asserts = true,
@@ -76,7 +76,7 @@ impl Talk {
     }
 
     /// Of a task: of its body and all functions that it reaches.
-    fn with_callees(body: &Body, program: &Program, own: &[Talk]) -> Talk {
+    fn with_callees(body: &Body, program: &Program, own: &[HostMessages]) -> HostMessages {
         let mut reached: BTreeSet<FuncId> = BTreeSet::new();
         let mut open = callees(body);
         while let Some(f) = open.pop() {
@@ -84,8 +84,11 @@ impl Talk {
                 open.extend(callees(&function(program, f).body));
             }
         }
-        let all = reached.iter().map(|f| own[f.index()]).chain([Talk::of(body, &[])]);
-        all.fold(Talk::default(), |a, b| Talk { prints: a.prints || b.prints, asserts: a.asserts || b.asserts })
+        let all = reached.iter().map(|f| own[f.index()]).chain([HostMessages::of(body, &[])]);
+        all.fold(HostMessages::default(), |a, b| HostMessages {
+            prints: a.prints || b.prints,
+            asserts: a.asserts || b.asserts,
+        })
     }
 }
 
@@ -108,11 +111,11 @@ struct Touched<'a> {
     task: &'a Task,
     /// Accesses by the class of their memory.
     by_class: HashMap<usize, Vec<&'a Access>>,
-    talk: Talk,
+    talk: HostMessages,
 }
 
 impl<'a> Touched<'a> {
-    fn of(task: &'a Task, sets: &'a TaskAccess, class_of: &[usize], talk: Talk) -> Touched<'a> {
+    fn of(task: &'a Task, sets: &'a TaskAccess, class_of: &[usize], talk: HostMessages) -> Touched<'a> {
         let mut by_class: HashMap<usize, Vec<&Access>> = HashMap::new();
         for access in &sets.accesses {
             by_class.entry(class_of[access.buffer.index()]).or_default().push(access);
@@ -122,7 +125,7 @@ impl<'a> Touched<'a> {
 
     /// A later task must run after this one.
     fn precedes(&self, later: &Touched<'_>) -> bool {
-        let says = |talk: Talk| talk.prints || talk.asserts;
+        let says = |talk: HostMessages| talk.prints || talk.asserts;
         self.talk.asserts || says(self.talk) && says(later.talk) || self.shares_frame(later) || self.conflicts(later)
     }
 

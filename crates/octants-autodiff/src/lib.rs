@@ -24,4 +24,6 @@ mod validate_reads;
 mod warn_of_stored_bits;
 
 pub use differentiate::{DIFFERENTIATE, Differentiation, differentiate};
-pub use differentiate_reverse::{Keeping, Kept, STORE_PARAMS, StoreArguments, StoreNeed, may_record_trip_counts};
+pub use differentiate_reverse::{
+    Keeping, STORE_PARAMS, StoreArguments, StoreNeed, StoredState, may_record_trip_counts,
+};

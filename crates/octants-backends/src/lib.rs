@@ -23,5 +23,5 @@ pub use octants_driver_recording as recording;
 pub fn backends() -> Backends {
     let vulkan: &'static dyn Backend = Box::leak(Box::<vulkan::Vulkan>::default());
     let entries: Vec<&'static dyn Backend> = vec![&host::Host, &cuda::Cuda, &hip::Hip, vulkan];
-    Backends { entries: entries.leak(), undriven: &["metal"] }
+    Backends { entries: entries.leak(), unsupported: &["metal"] }
 }

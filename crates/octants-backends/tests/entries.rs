@@ -11,7 +11,7 @@ fn a_name_is_of_one_entry_and_the_hosts_comes_first() {
     let entries = backends().entries;
     assert_eq!(entries[0].name(), Arch::CPU.name());
     let mut names: Vec<&str> = entries.iter().flat_map(|b| b.names()).copied().collect();
-    names.extend(backends().undriven);
+    names.extend(backends().unsupported);
     names.push(Arch::GPU.name());
     let count = names.len();
     names.sort_unstable();

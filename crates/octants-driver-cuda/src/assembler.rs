@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 
 use octants_driver_gpu::{Assembler, libloading, own_functions};
 
-use crate::spare_registers::{crowd, relax, spill};
+use crate::spare_registers::{relax, request_occupancy, spill};
 
 #[cfg(windows)]
 const LIBRARY: &str = "nvptxJitCompiler64.dll";
@@ -87,10 +87,10 @@ impl Functions {
 
     /// The machine code, with register limits for high occupancy without much spilling.
     fn assemble_for_threads(&self, text: &[u8], chip: &str) -> Option<Vec<u8>> {
-        let crowded = std::str::from_utf8(text).ok().and_then(crowd);
-        let Some((lines, crowded)) = crowded else { return Some(self.assemble(text, chip)?.0) };
+        let requests = std::str::from_utf8(text).ok().and_then(request_occupancy);
+        let Some((lines, requests)) = requests else { return Some(self.assemble(text, chip)?.0) };
         let (code, log) = self.assemble(lines.join("\n").as_bytes(), chip)?;
-        let spilling = spill(&log, &crowded);
+        let spilling = spill(&log, &requests);
         if spilling.is_empty() {
             return Some(code);
         }

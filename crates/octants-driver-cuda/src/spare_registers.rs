@@ -1,11 +1,11 @@
 //! Register limits of functions. If the text asks for a minimum number of blocks per multiprocessor, functions get
 //! fewer registers and more blocks fit. This helps code that waits for memory, unless values spill.
 //!
-//! [`crowd`] requests the largest worthwhile number of blocks, [`spill`] reads from the assembler's log which
-//! functions spilled, and [`relax`] restores the registers of these.
+//! [`request_occupancy`] requests the largest worthwhile number of blocks, [`spill`] reads from the assembler's log
+//! which functions spilled, and [`relax`] restores the registers of these.
 
 /// Target number of resident threads per multiprocessor: 64 registers each.
-const CROWD: u32 = 1024;
+const TARGET_THREADS: u32 = 1024;
 /// Maximum bytes that a function may spill to reach that occupancy. On an H200, sorts and solvers that spill up to this
 /// much ran faster than with more registers.
 const FEW: u32 = 64;
@@ -19,7 +19,7 @@ const BLOCKS: &str = ".minnctapersm ";
 
 /// A function whose requested occupancy may be reduced.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Crowded {
+pub(crate) struct OccupancyRequest {
     name: String,
     /// The line of the text, and its original content.
     line: usize,
@@ -28,11 +28,11 @@ pub(crate) struct Crowded {
 
 /// The lines of a text with higher requested occupancy, and the changed functions; `None` if there are none. Functions
 /// that request one block need all registers, and keep them. Long functions, which would spill, keep theirs too.
-pub(crate) fn crowd(text: &str) -> Option<(Vec<String>, Vec<Crowded>)> {
+pub(crate) fn request_occupancy(text: &str) -> Option<(Vec<String>, Vec<OccupancyRequest>)> {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let entries: Vec<usize> = (0..lines.len()).filter(|n| lines[*n].contains(ENTRY)).collect();
     let ends = entries.iter().skip(1).copied().chain([lines.len()]);
-    let mut crowded = Vec::new();
+    let mut requests = Vec::new();
     for (begin, end) in entries.iter().copied().zip(ends).filter(|(begin, end)| end - begin < LONG) {
         let name = lines[begin].split(ENTRY).nth(1).unwrap_or_default();
         let name = name.chars().take_while(|c| *c != '(' && !c.is_whitespace()).collect();
@@ -41,17 +41,17 @@ pub(crate) fn crowd(text: &str) -> Option<(Vec<String>, Vec<Crowded>)> {
             Some((line, text.split(',').next()?.trim().parse::<u32>().ok()?))
         };
         let (Some((_, threads)), Some((line, blocks))) = (number(THREADS), number(BLOCKS)) else { continue };
-        let most = CROWD / threads.max(1);
+        let most = TARGET_THREADS / threads.max(1);
         if blocks > 1 && blocks < most {
             let asked = std::mem::replace(&mut lines[line], format!("{BLOCKS}{most}"));
-            crowded.push(Crowded { name, line, asked });
+            requests.push(OccupancyRequest { name, line, asked });
         }
     }
-    (!crowded.is_empty()).then_some((lines, crowded))
+    (!requests.is_empty()).then_some((lines, requests))
 }
 
 /// The functions that spill too much, by the assembler's log.
-pub(crate) fn spill(log: &str, crowded: &[Crowded]) -> Vec<Crowded> {
+pub(crate) fn spill(log: &str, requests: &[OccupancyRequest]) -> Vec<OccupancyRequest> {
     let mut lines = log.lines();
     let mut found = Vec::new();
     while let Some(line) = lines.next() {
@@ -59,14 +59,14 @@ pub(crate) fn spill(log: &str, crowded: &[Crowded]) -> Vec<Crowded> {
         let words: Vec<&str> = lines.next().unwrap_or_default().split_whitespace().collect();
         let stored = words.windows(4).find(|w| w[1..] == ["bytes", "spill", "stores,"]);
         if stored.and_then(|w| w[0].parse::<u32>().ok()).is_some_and(|bytes| bytes > FEW) {
-            found.extend(crowded.iter().filter(|c| c.name == name.trim().trim_matches('\'')).cloned());
+            found.extend(requests.iter().filter(|c| c.name == name.trim().trim_matches('\'')).cloned());
         }
     }
     found
 }
 
 /// The text with the original request of these functions restored.
-pub(crate) fn relax(mut lines: Vec<String>, spilling: Vec<Crowded>) -> String {
+pub(crate) fn relax(mut lines: Vec<String>, spilling: Vec<OccupancyRequest>) -> String {
     for function in spilling {
         lines[function.line] = function.asked;
     }
@@ -82,19 +82,19 @@ mod tests {
 
     #[test]
     fn functions_that_spill_get_their_room_back() {
-        let (lines, crowded) = crowd(TEXT).expect("two functions have room to spare");
-        assert_eq!(crowded.iter().map(|c| &c.name[..]).collect::<Vec<_>>(), ["one", "two"]);
+        let (lines, requests) = request_occupancy(TEXT).expect("two functions have room to spare");
+        assert_eq!(requests.iter().map(|c| &c.name[..]).collect::<Vec<_>>(), ["one", "two"]);
         assert!(lines.join("\n").contains(".minnctapersm 32\n") && lines.join("\n").contains(".minnctapersm 4\n"));
         let log = "ptxas info    : Function properties for one\n    16 bytes stack frame, 16 bytes spill stores, 12 \
                    bytes spill loads\nptxas info    : Function properties for two\n    300 bytes stack frame, 288 \
                    bytes spill stores, 284 bytes spill loads\n";
-        let spilling = spill(log, &crowded);
-        assert_eq!(spilling, crowded[1..]);
+        let spilling = spill(log, &requests);
+        assert_eq!(spilling, requests[1..]);
         assert_eq!(relax(lines, spilling), TEXT.replacen("minnctapersm 20", "minnctapersm 32", 1));
     }
 
     #[test]
     fn a_text_with_nothing_to_spare_stays() {
-        assert_eq!(crowd(".visible .entry all(\n)\n.maxntid 256\n.minnctapersm 4\n{\n}"), None);
+        assert_eq!(request_occupancy(".visible .entry all(\n)\n.maxntid 256\n.minnctapersm 4\n{\n}"), None);
     }
 }

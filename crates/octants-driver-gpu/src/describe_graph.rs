@@ -9,7 +9,7 @@ use std::ffi::c_void;
 use std::ops::Range;
 
 use octants_artifact::{Condition, DeviceChannel};
-use octants_runtime::{EndWords, Launch, Section, checkpoint_labels, loops_of};
+use octants_runtime::{CheckpointWords, Launch, Section, checkpoint_labels, loops_of};
 
 use crate::context::{Context, Entered};
 use crate::loaded_task::{LoadedTask, load_code};
@@ -24,7 +24,7 @@ pub struct Node {
     /// The vendor's node.
     pub raw: RawNode,
     what: What,
-    told: Told,
+    current: KernelParameters,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -56,15 +56,15 @@ struct Turn {
 
 /// A node's parameters: all that may differ between launches.
 #[derive(Debug, PartialEq)]
-struct Told {
+struct KernelParameters {
     function: RawFunction,
     shape: GridShape,
     parameter: Vec<u64>,
 }
 
-impl Told {
-    fn decision(function: RawFunction, decision: Decision) -> Told {
-        Told { function, shape: GridShape::ONE, parameter: decision.words().to_vec() }
+impl KernelParameters {
+    fn decision(function: RawFunction, decision: Decision) -> KernelParameters {
+        KernelParameters { function, shape: GridShape::ONE, parameter: decision.words().to_vec() }
     }
 
     fn node(&self) -> KernelNode {
@@ -75,20 +75,21 @@ impl Told {
 
 impl What {
     /// The parameters for a launch; `None` if the launch cannot be a node of a graph.
-    fn told(self, calls: &Entered<'_>, tasks: &[LoadedTask], launch: &Launch<'_>) -> Option<Told> {
+    fn parameters(self, calls: &Entered<'_>, tasks: &[LoadedTask], launch: &Launch<'_>) -> Option<KernelParameters> {
         Some(match self {
             What::Task(number, within) => {
                 let task = tasks.get(number)?;
                 let (function, shape) = task.plan_node(calls, launch.args)?;
                 let rounds = within.map_or(0, |number| launch.rounds_at(number));
-                Told { function, shape, parameter: task.parameter(launch, rounds).words().to_vec() }
+                KernelParameters { function, shape, parameter: task.parameter(launch, rounds).words().to_vec() }
             }
-            What::NoRounds(function, number) => {
-                Told::decision(function, Decision { rounds: launch.rounds_at(number), ..Decision::default() })
-            }
+            What::NoRounds(function, number) => KernelParameters::decision(
+                function,
+                Decision { rounds: launch.rounds_at(number), ..Decision::default() },
+            ),
             What::NoEnd(function) => {
                 let (rounds, for_host) = (launch.end.in_frame.0, launch.end.for_host.0);
-                Told::decision(function, Decision { rounds, for_host, ..Decision::default() })
+                KernelParameters::decision(function, Decision { rounds, for_host, ..Decision::default() })
             }
             What::Decision(function, Turn { switch, condition, inverts, ends, checkpoint }) => {
                 let failed = match launch.channel.0 {
@@ -104,7 +105,7 @@ impl What {
                 let for_host = if checkpoint == 0 { 0 } else { launch.end.for_host.0 };
                 let (condition, decision) = (at, Decision::default());
                 let decision = Decision { switch, condition, bytes, failed, rounds, inverts, ended, ..decision };
-                Told::decision(function, Decision { for_host, checkpoint, ..decision })
+                KernelParameters::decision(function, Decision { for_host, checkpoint, ..decision })
             }
         })
     }
@@ -112,18 +113,18 @@ impl What {
 
 impl Node {
     /// The node's new parameters for this launch, if they differ. An error if the launch cannot use the graph.
-    pub fn tell(
+    pub fn update_parameters(
         &mut self,
         calls: &Entered<'_>,
         tasks: &[LoadedTask],
         launch: &Launch<'_>,
     ) -> Result<Option<KernelNode>, NotAGraph> {
-        let told = self.what.told(calls, tasks, launch).ok_or(NotAGraph::Now)?;
-        if told == self.told {
+        let current = self.what.parameters(calls, tasks, launch).ok_or(NotAGraph::Now)?;
+        if current == self.current {
             return Ok(None);
         }
-        self.told = told;
-        Ok(Some(self.told.node()))
+        self.current = current;
+        Ok(Some(self.current.node()))
     }
 }
 
@@ -194,7 +195,7 @@ impl<'a> Description<'a> {
             let function = self.decide.ok_or(NotAGraph::Ever)?;
             resets.extend((0..loops_of(sections) as u32).map(|number| What::NoRounds(function, number)));
         }
-        if launch.end != EndWords::NONE {
+        if launch.end != CheckpointWords::NONE {
             resets.push(What::NoEnd(self.decide.ok_or(NotAGraph::Ever)?));
         }
         for reset in resets {
@@ -406,18 +407,18 @@ impl<'a> Description<'a> {
         dependencies: &[RawNode],
         what: What,
     ) -> Result<RawNode, NotAGraph> {
-        let told = what.told(self.calls, of.tasks, of.launch).ok_or(NotAGraph::Now)?;
+        let current = what.parameters(self.calls, of.tasks, of.launch).ok_or(NotAGraph::Now)?;
         let waits_itself = matches!(what, What::Task(number, _) if of.tasks[number].waits_itself);
         // SAFETY: the contract above.
         let raw = ever(unsafe {
             match dependencies {
                 [before] if waits_itself && !self.shared && self.is_task(*before) => {
-                    self.graphs.add_waiting_kernel(to, *before, &told.node())
+                    self.graphs.add_waiting_kernel(to, *before, &current.node())
                 }
-                _ => self.graphs.add_kernel(to, dependencies, &told.node()),
+                _ => self.graphs.add_kernel(to, dependencies, &current.node()),
             }
         })?;
-        self.nodes.push(Node { raw, what, told });
+        self.nodes.push(Node { raw, what, current });
         Ok(raw)
     }
 

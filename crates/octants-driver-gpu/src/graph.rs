@@ -57,7 +57,7 @@ pub struct Made {
     stream: RawStream,
     nodes: Vec<Node>,
     /// The launch of the nodes' current parameters: see [`key_of`].
-    told: Vec<u64>,
+    current: Vec<u64>,
 }
 
 /// All data of a launch that the nodes' parameters depend on.
@@ -126,7 +126,7 @@ impl Graph {
                 return Ok(true);
             }
             let Some(made) = all.iter_mut().find(|made| made.stream == stream) else { return Ok(false) };
-            match made.tell(graphs, calls, tasks, launch) {
+            match made.update_parameters(graphs, calls, tasks, launch) {
                 Ok(()) => {}
                 Err(NotAGraph::Now) => return Ok(false),
                 Err(NotAGraph::Ever) => {
@@ -193,7 +193,7 @@ impl Made {
                 .and_then(|_| graphs.make_ready(described).map_err(|_| NotAGraph::Ever));
             let ready = ready.inspect_err(|_| graphs.destroy(described))?;
             let nodes = description.nodes;
-            Ok(Made { described, ready, stream, nodes, told: key_of(what.0, launch).collect() })
+            Ok(Made { described, ready, stream, nodes, current: key_of(what.0, launch).collect() })
         }
     }
 
@@ -202,25 +202,25 @@ impl Made {
     /// # Safety
     /// As [`Graph::launch`].
     #[inline]
-    unsafe fn tell(
+    unsafe fn update_parameters(
         &mut self,
         graphs: &dyn Graphs,
         calls: &Entered<'_>,
         tasks: &[LoadedTask],
         launch: &Launch<'_>,
     ) -> std::result::Result<(), NotAGraph> {
-        if self.told.iter().copied().eq(key_of(tasks, launch)) {
+        if self.current.iter().copied().eq(key_of(tasks, launch)) {
             return Ok(());
         }
         // Until all nodes are updated, their parameters belong to no launch.
-        self.told.clear();
+        self.current.clear();
         for node in &mut self.nodes {
-            if let Some(kernel) = node.tell(calls, tasks, launch)? {
+            if let Some(kernel) = node.update_parameters(calls, tasks, launch)? {
                 // SAFETY: the contract above.
                 unsafe { graphs.exchange(self.ready, node.raw, &kernel) }.map_err(|_| NotAGraph::Ever)?;
             }
         }
-        self.told.extend(key_of(tasks, launch));
+        self.current.extend(key_of(tasks, launch));
         Ok(())
     }
 }

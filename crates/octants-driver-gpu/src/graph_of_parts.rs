@@ -117,7 +117,7 @@ impl GraphOfParts {
             for node in &mut self.nodes[part.nodes.clone()] {
                 // SAFETY: the contract above; parameters are copied before the calls return.
                 unsafe {
-                    match node.tell(calls, &*part.tasks, &launch) {
+                    match node.update_parameters(calls, &*part.tasks, &launch) {
                         Ok(None) => {}
                         Ok(Some(kernel)) => match graphs.exchange(self.ready, node.raw, &kernel) {
                             Ok(()) => {}

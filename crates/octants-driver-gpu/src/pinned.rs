@@ -24,10 +24,10 @@ const COARSE: u64 = 1 << 20;
 
 /// Cached blocks.
 #[derive(Debug, Default)]
-pub struct Pinned(Mutex<Shelf>);
+pub struct Pinned(Mutex<FreeList>);
 
 #[derive(Debug, Default)]
-struct Shelf {
+struct FreeList {
     /// Sizes and addresses, last in first out.
     blocks: Vec<(u64, u64)>,
     /// Bytes of cached blocks that are not cut from a slab.
@@ -38,7 +38,7 @@ struct Shelf {
     closed: bool,
 }
 
-impl Shelf {
+impl FreeList {
     fn take(&mut self, size: u64) -> Option<u64> {
         let at = self.blocks.iter().rposition(|(s, _)| *s == size)?;
         if size > MOST_CUT {
@@ -75,7 +75,7 @@ fn size_of_block(bytes: u64) -> u64 {
 }
 
 impl Pinned {
-    fn shelf(&self) -> std::sync::MutexGuard<'_, Shelf> {
+    fn free_list(&self) -> std::sync::MutexGuard<'_, FreeList> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -83,8 +83,8 @@ impl Pinned {
     pub fn allocate(&self, context: &Context, bytes: u64) -> Result<DevicePtr> {
         let size = size_of_block(bytes);
         let known = {
-            let mut shelf = self.shelf();
-            shelf.take(size).or_else(|| shelf.cut(size))
+            let mut free_list = self.free_list();
+            free_list.take(size).or_else(|| free_list.cut(size))
         };
         let make = |size| {
             let calls = context.enter_aside()?;
@@ -97,10 +97,10 @@ impl Pinned {
             None if size > MOST_CUT => make(size)?,
             None => {
                 let slab = make(SLAB)?;
-                let mut shelf = self.shelf();
-                shelf.slabs.push(slab);
-                shelf.rest = SLAB - size;
-                slab + shelf.rest
+                let mut free_list = self.free_list();
+                free_list.slabs.push(slab);
+                free_list.rest = SLAB - size;
+                slab + free_list.rest
             }
         };
         // SAFETY: the block is ours and has that size.
@@ -113,7 +113,7 @@ impl Pinned {
     /// # Safety
     /// The memory came from [`Pinned::allocate`] with as many bytes, and nothing uses it.
     pub unsafe fn free(&self, context: &Context, memory: DevicePtr, bytes: u64) {
-        if self.shelf().put(size_of_block(bytes), memory.0) {
+        if self.free_list().put(size_of_block(bytes), memory.0) {
             return;
         }
         if let Some(calls) = context.enter_to_free() {
@@ -125,11 +125,11 @@ impl Pinned {
     /// Frees cached blocks, and caches none from now on.
     pub fn close(&self, context: &Context) {
         let blocks = {
-            let mut shelf = self.shelf();
-            shelf.closed = true;
-            shelf.bytes = 0;
+            let mut free_list = self.free_list();
+            free_list.closed = true;
+            free_list.bytes = 0;
             let whole = |(size, _): &mut (u64, u64)| *size > MOST_CUT;
-            shelf.blocks.extract_if(.., whole).collect::<Vec<_>>()
+            free_list.blocks.extract_if(.., whole).collect::<Vec<_>>()
         };
         let Some(calls) = context.enter_to_free() else { return };
         for (_, at) in blocks {
@@ -142,7 +142,7 @@ impl Pinned {
 impl Pinned {
     /// Gives the slabs back. Nothing uses a block any more.
     pub fn end(&self, context: &Context) {
-        let slabs = std::mem::take(&mut self.shelf().slabs);
+        let slabs = std::mem::take(&mut self.free_list().slabs);
         let Some(calls) = context.enter_to_free() else { return };
         for at in slabs {
             // SAFETY: made above; the owner calls this once, at its own end.
@@ -157,24 +157,24 @@ mod tests {
 
     #[test]
     fn blocks_of_a_size_come_back_and_a_limit_holds() {
-        let mut shelf = Shelf::default();
-        assert_eq!(shelf.take(64), None);
-        assert!(shelf.put(64, 0x1000) && shelf.put(64, 0x2000) && shelf.put(COARSE, 0x3000));
-        assert_eq!(shelf.take(64), Some(0x2000), "the one used last");
-        assert_eq!(shelf.take(256), None);
-        assert!(!shelf.put(MOST_KEPT, 0x4000));
-        shelf.closed = true;
-        assert!(!shelf.put(2 * MOST_CUT, 0x5000) && shelf.put(64, 0x6000), "what is cut goes with its slab");
+        let mut free_list = FreeList::default();
+        assert_eq!(free_list.take(64), None);
+        assert!(free_list.put(64, 0x1000) && free_list.put(64, 0x2000) && free_list.put(COARSE, 0x3000));
+        assert_eq!(free_list.take(64), Some(0x2000), "the one used last");
+        assert_eq!(free_list.take(256), None);
+        assert!(!free_list.put(MOST_KEPT, 0x4000));
+        free_list.closed = true;
+        assert!(!free_list.put(2 * MOST_CUT, 0x5000) && free_list.put(64, 0x6000), "what is cut goes with its slab");
     }
 
     #[test]
     fn small_blocks_are_cut_from_a_slab() {
-        let mut shelf = Shelf::default();
-        assert_eq!(shelf.cut(64), None);
-        shelf.slabs.push(0x10000);
-        shelf.rest = 256;
-        assert_eq!((shelf.cut(64), shelf.cut(128)), (Some(0x10000 + 192), Some(0x10000 + 64)));
-        assert_eq!((shelf.cut(128), shelf.cut(2 * MOST_CUT)), (None, None));
+        let mut free_list = FreeList::default();
+        assert_eq!(free_list.cut(64), None);
+        free_list.slabs.push(0x10000);
+        free_list.rest = 256;
+        assert_eq!((free_list.cut(64), free_list.cut(128)), (Some(0x10000 + 192), Some(0x10000 + 64)));
+        assert_eq!((free_list.cut(128), free_list.cut(2 * MOST_CUT)), (None, None));
     }
 
     #[test]

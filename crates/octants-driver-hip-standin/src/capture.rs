@@ -15,7 +15,7 @@ use crate::lock::lock;
 use crate::outcome::{Outcome, code};
 use crate::work::{Graph, Node, Stream, Work};
 
-/// How strict a capture is, and a thread: by HIP's numbers, the strictest first.
+/// Capture modes with HIP's values, from the strictest on.
 pub mod mode {
     #![allow(missing_docs)]
     pub const GLOBAL: i32 = 0;
@@ -26,7 +26,7 @@ thread_local! {
     static MODE: Cell<i32> = const { Cell::new(mode::GLOBAL) };
 }
 
-/// Sets what this thread says of itself; what it said before.
+/// Sets the thread's capture mode. Returns the old one.
 pub fn exchange_mode(mode: i32) -> i32 {
     MODE.replace(mode)
 }
@@ -37,26 +37,26 @@ struct Capture {
     mode: i32,
     thread: ThreadId,
     nodes: Graph,
-    /// The last nodes of each stream that is captured, by its handle.
+    /// The last nodes of each captured stream, by handle.
     last: HashMap<u64, Vec<usize>>,
-    /// Those that events stand for.
+    /// The nodes that recorded events refer to.
     events: HashMap<u64, Vec<usize>>,
-    /// Something forbidden was done.
+    /// Whether the capture is invalidated.
     broken: bool,
 }
 
-/// The captures that have not ended.
+/// The active captures.
 #[derive(Debug, Default)]
 pub struct Captures(Vec<Capture>);
 
-/// Streams by their handles.
+/// Streams, by handle.
 pub type Streams = Mutex<HashMap<u64, Arc<Stream>>>;
 
-/// What becomes of work that is queued.
+/// What happens to queued work.
 pub enum Queued {
-    /// Written down.
+    /// It was recorded.
     Captured,
-    /// To be done.
+    /// Pending work.
     Now(Work),
 }
 
@@ -65,7 +65,7 @@ impl Captures {
         self.0.iter_mut().find(|c| c.last.contains_key(&stream))
     }
 
-    /// Begins on a stream.
+    /// Begins a capture on a stream.
     pub fn begin(&mut self, stream: &Stream, mode: i32) -> Outcome<()> {
         if stream.handle == 0 {
             return Err(code::CAPTURE_UNSUPPORTED);
@@ -85,7 +85,7 @@ impl Captures {
         Ok(())
     }
 
-    /// Ends on the stream that it began on.
+    /// Ends a capture, on the stream where it began.
     pub fn end(&mut self, stream: &Stream) -> Outcome<Graph> {
         let at = self.0.iter().position(|c| c.last.contains_key(&stream.handle)).ok_or(code::ILLEGAL_STATE)?;
         let capture = &self.0[at];
@@ -108,12 +108,12 @@ impl Captures {
         Ok(capture.nodes)
     }
 
-    /// 0: a stream is not captured; 1: it is; 2: it is, in vain.
+    /// Capture status: 0 for none, 1 for active, 2 for invalidated.
     pub fn status(&mut self, stream: u64) -> i32 {
         self.of(stream).map_or(0, |c| 1 + i32::from(c.broken))
     }
 
-    /// Work that is queued on a stream, which is one of `streams` or a null stream.
+    /// Records work that is queued on a captured stream. The stream is one of `streams` or a null stream.
     pub fn queue(&mut self, stream: &Stream, work: Work, streams: &Streams) -> Outcome<Queued> {
         if stream.handle == 0 {
             return self.implicit(stream.device, streams).map(|()| Queued::Now(work));
@@ -129,7 +129,7 @@ impl Captures {
         Ok(Queued::Captured)
     }
 
-    /// The null stream is in step with captured streams, which cannot be.
+    /// Work on the null stream is illegal while blocking streams are captured.
     fn implicit(&mut self, device: i32, streams: &Streams) -> Outcome<()> {
         let streams = lock(streams);
         let in_step = |h: &u64| streams.get(h).is_some_and(|s| s.blocking && s.device == device);
@@ -143,7 +143,7 @@ impl Captures {
         }
     }
 
-    /// An event is recorded. True where it is for the capture only.
+    /// Records an event. True if it belongs to a capture.
     pub fn record(&mut self, event: u64, stream: u64) -> bool {
         self.0.iter_mut().for_each(|c| {
             c.events.remove(&event);
@@ -153,7 +153,7 @@ impl Captures {
         true
     }
 
-    /// A stream waits for an event, which was `recorded` outside. True where that is for the capture only.
+    /// Makes a stream wait for an event, which was `recorded` outside. True if the wait belongs to a capture.
     pub fn wait(&mut self, stream: u64, event: u64, recorded: bool) -> Outcome<bool> {
         let Some(at) = self.0.iter().position(|c| c.events.contains_key(&event)) else {
             if let Some(capture) = self.of(stream).filter(|_| recorded) {
@@ -172,7 +172,7 @@ impl Captures {
         Ok(true)
     }
 
-    /// The host waits for a stream, or asks how far it is.
+    /// Reports a fault if the host waits for, or queries, a captured stream.
     pub fn look_at_stream(&mut self, call: &str, stream: u64) -> Outcome<()> {
         self.unsafe_call(call)?;
         match self.of(stream) {
@@ -185,7 +185,7 @@ impl Captures {
         }
     }
 
-    /// The host waits for an event, or asks for it.
+    /// Reports a fault if the host waits for, or queries, a captured event.
     pub fn look_at_event(&mut self, call: &str, event: u64) -> Outcome<()> {
         self.unsafe_call(call)?;
         match self.0.iter_mut().find(|c| c.events.contains_key(&event)) {
@@ -198,7 +198,7 @@ impl Captures {
         }
     }
 
-    /// A call that captures forbid, unless the thread has said that it knows what it does.
+    /// Reports a fault for a call that is illegal during a capture, unless the thread's mode is relaxed.
     pub fn unsafe_call(&mut self, call: &str) -> Outcome<()> {
         let (own, here) = (MODE.get(), std::thread::current().id());
         let forbids = |c: &Capture| match own {
@@ -217,14 +217,14 @@ impl Captures {
     }
 }
 
-/// Marks a node and those before it.
+/// Marks a node and its predecessors.
 fn mark_until(node: usize, nodes: &Graph, marked: &mut [bool]) {
     if !std::mem::replace(&mut marked[node], true) {
         nodes[node].after.iter().for_each(|&before| mark_until(before, nodes, marked));
     }
 }
 
-/// The nodes of a graph in an order that they allow, chosen by `pick` of so many that could come next.
+/// A topological order of a graph's nodes. `pick` selects among the nodes that could come next.
 pub fn some_order(graph: &Graph, mut pick: impl FnMut(usize) -> usize) -> Vec<usize> {
     let mut done = vec![false; graph.len()];
     let mut order = Vec::with_capacity(graph.len());

@@ -13,9 +13,9 @@ use crate::twin::Twin;
 pub struct Module {
     /// The device it was loaded on.
     pub device: i32,
-    /// What runs.
+    /// The code.
     pub code: Box<dyn Code>,
-    /// Launches that are not done.
+    /// Number of unfinished launches.
     pub queued: AtomicU64,
 }
 
@@ -34,17 +34,17 @@ pub struct Function {
     pub module: Arc<Module>,
     /// The handle of the module.
     pub owner: u64,
-    /// Where it begins.
+    /// Its entry point.
     pub entry: Entry,
 }
 
-/// What runs code, the first that takes it.
+/// The processors. The first one that accepts an image loads it.
 const PROCESSORS: &[&dyn Processor] = &[&Twin, &Emulator, &Reader];
 
 /// Loads code.
 ///
 /// # Safety
-/// A whole ELF file is there, or something that does not begin like one.
+/// The image is a complete ELF file, or does not begin like one.
 pub unsafe fn load(image: *const u8, device: i32) -> Outcome<Module> {
     // SAFETY: the contract above: the header says how long the file is.
     let bytes = unsafe {

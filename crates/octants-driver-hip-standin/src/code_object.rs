@@ -1,22 +1,21 @@
-//! [`Reader`]: parses code objects for AMD GPUs, finds their entry points and their requirements, and executes
-//! nothing: a launch only takes its turn. This verifies that the code for a GPU is found, and is launched with its
-//! names and sizes.
+//! [`Reader`]: parses code objects for AMD GPUs and finds their entry points and requirements. A launch executes
+//! nothing. This verifies that the driver finds the code for a GPU, and launches it with the right names and sizes.
 
 use std::collections::HashMap;
 
 use crate::processor::{Code, Crash, Entry, GPU, Grid, LaunchEnvironment, Processor, machine_of};
 
-/// What loads code objects.
+/// The processor for code objects that are not emulated.
 #[derive(Debug)]
 pub struct Reader;
 
-/// The kind of a section that lists the symbols seen from outside.
+/// The type of the dynamic symbol table's section.
 const DYNAMIC_SYMBOLS: u32 = 11;
 const SYMBOL_BYTES: usize = 24;
-/// What a kernel's description is called after the kernel's name, and its size.
+/// The suffix of kernel descriptor symbols, and the descriptor's size.
 const DESCRIPTION: &str = ".kd";
 const DESCRIPTION_BYTES: usize = 64;
-/// Where it says how many bytes of arguments the kernel has.
+/// Offset of the kernarg size in the descriptor.
 const ARGUMENT_BYTES: usize = 8;
 
 impl Processor for Reader {
@@ -31,7 +30,7 @@ impl Processor for Reader {
 }
 
 struct Read {
-    /// Bytes of arguments of each kernel.
+    /// The kernarg size of each kernel.
     kernels: HashMap<String, usize>,
 }
 
@@ -50,7 +49,7 @@ fn number(bytes: &[u8], at: usize, size: usize) -> Option<usize> {
     Some(digits.iter().rev().fold(0, |n, b| n << 8 | usize::from(*b)))
 }
 
-/// The kernels of a code object, and the bytes of arguments that each says it has.
+/// The kernels of a code object, with their kernarg sizes.
 fn kernels(image: &[u8]) -> Option<HashMap<String, usize>> {
     let (sections, size, count) = (number(image, 40, 8)?, number(image, 58, 2)?, number(image, 60, 2)?);
     let section = |n: usize| image.get(sections + n * size..sections + (n + 1) * size);
@@ -70,7 +69,7 @@ fn kernels(image: &[u8]) -> Option<HashMap<String, usize>> {
     Some(found)
 }
 
-/// Where in the file is what is loaded at an address.
+/// Converts an address to a file offset.
 fn in_file(image: &[u8], address: usize) -> Option<usize> {
     let (segments, size, count) = (number(image, 32, 8)?, number(image, 54, 2)?, number(image, 56, 2)?);
     (0..count).find_map(|n| {

@@ -1,4 +1,4 @@
-//! Functions for tests, besides HIP's.
+//! Functions for tests, in addition to HIP's.
 
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::Ordering;
@@ -8,18 +8,17 @@ use crate::faults;
 use crate::lock::lock;
 use crate::state::{SEED, state};
 
-/// Sets the seed of what streams do; zero: they never sleep.
+/// Sets the seed of the streams' schedule; zero: they never sleep.
 #[unsafe(no_mangle)]
 pub extern "C" fn standin_set_seed(seed: u64) {
     state();
     SEED.store(seed, Ordering::Relaxed);
 }
 
-/// Takes out the faults since the last call, a line each, as far as there is room for them; returns how many there
-/// were.
+/// Returns the number of faults since the last call, and writes them to a buffer, one per line, until it is full.
 ///
 /// # Safety
-/// There is room for that many bytes.
+/// The buffer has this many bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn standin_take_faults(text: *mut c_char, room: usize) -> usize {
     state().memory.check_given_back();
@@ -36,11 +35,11 @@ pub unsafe extern "C" fn standin_take_faults(text: *mut c_char, room: usize) -> 
     faults.len()
 }
 
-/// How much there is: streams, events, modules, pools; blocks of plain memory, of pools, of pinned memory; launches so
-/// far.
+/// Writes counts of live objects: streams, events, modules, pools; blocks of device, pool and pinned memory; and the
+/// number of launches so far.
 ///
 /// # Safety
-/// There is room for eight numbers.
+/// There is room for eight values.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn standin_count(counts: *mut [u64; 8]) {
     let s = state();
@@ -59,8 +58,7 @@ pub unsafe extern "C" fn standin_count(counts: *mut [u64; 8]) {
     unsafe { counts.write(counted) }
 }
 
-/// Breaks a device: every call on it returns this code from now on, as after an error from which there is no way back.
-/// Zero mends it.
+/// Makes all further calls on a device return this code, as after an unrecoverable error. Zero repairs it.
 #[unsafe(no_mangle)]
 pub extern "C" fn standin_break(device: c_int, code: c_int) {
     if let Some(device) = state().devices.get(device as usize) {

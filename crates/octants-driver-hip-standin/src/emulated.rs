@@ -4,21 +4,21 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use octants_amdgpu_emulator::accessible_memory::{AddressSpace, Sabotage};
+use octants_amdgpu_emulator::accessible_memory::{AddressSpace, FaultInjection};
 use octants_amdgpu_emulator::fault::FaultKind;
 use octants_amdgpu_emulator::launch::{self, Options};
 use octants_amdgpu_emulator::program::{CHIPS, Program};
 
 use crate::processor::{Code, Crash, Entry, GPU, Grid, LaunchEnvironment, Processor, machine_of};
 
-/// What emulates instructions.
+/// The processor that emulates AMD GPUs.
 #[derive(Debug)]
 pub struct Emulator;
 
-/// HIP's codes of a launch that failed, and of an access to memory that is not there.
+/// HIP's error codes for a failed launch and for an illegal address.
 const LAUNCH_FAILURE: i32 = 719;
 const ILLEGAL_ADDRESS: i32 = 700;
-/// Where an ELF file says which chip it is for.
+/// Offset of the ELF flags, which contain the chip.
 const CHIP: usize = 48;
 
 impl Processor for Emulator {
@@ -37,12 +37,12 @@ impl Processor for Emulator {
 
 struct Emulated {
     program: Program,
-    /// Kernels in order: an entry is a number here.
+    /// Kernels, by entry number.
     names: Vec<String>,
     launches: AtomicU64,
 }
 
-/// What code may use.
+/// The memory that code may access.
 struct DeviceMemory<'a>(&'a LaunchEnvironment<'a>);
 
 impl AddressSpace for DeviceMemory<'_> {
@@ -70,7 +70,7 @@ impl Code for Emulated {
         let kernel = kernel.ok_or_else(|| Crash { code: LAUNCH_FAILURE, why: "no such kernel".into() })?;
         let seed = environment.seed.wrapping_mul(0x1_0000_0001);
         let seed = seed.wrapping_add(self.launches.fetch_add(1, Ordering::Relaxed));
-        let options = Options { seed, sabotage: Sabotage { no_barriers: environment.no_barriers } };
+        let options = Options { seed, faults: FaultInjection { no_barriers: environment.no_barriers } };
         let shape = launch::Grid { blocks: grid.blocks, threads: grid.threads };
         let memory = DeviceMemory(environment);
         launch::run(&self.program, kernel, shape, parameter, &memory, &options).map_err(|fault| {

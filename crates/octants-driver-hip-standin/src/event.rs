@@ -8,35 +8,35 @@ use crate::outcome::{Outcome, code};
 use crate::work::{Event, Stream, Work};
 
 impl Event {
-    /// A new event, not recorded yet.
+    /// An event that is not recorded yet.
     pub fn new(device: i32, timing: bool) -> Event {
         Event { device, timing, recorded: Mutex::default(), time: Mutex::default() }
     }
 
-    /// Lets it stand for a stream's work until now.
+    /// Records the end of a stream's queue.
     pub fn record(self: &Arc<Event>, stream: &Arc<Stream>) {
-        // Held all the while: of two threads that record it at once one comes last.
+        // The lock is held throughout, so that concurrent recordings are ordered.
         let mut recorded = lock(&self.recorded);
         let count = stream.push(Work::Record { event: self.clone() });
         *recorded = Some((stream.clone(), count));
     }
 
-    /// The stream has come there.
+    /// Notes that the stream reached the event.
     pub fn reached(&self) {
         *lock(&self.time) = Some(Instant::now());
     }
 
-    /// What it stands for: a stream, and how many pieces of its work.
+    /// The recorded point: a stream and a number of its items.
     pub fn point(&self) -> Option<(Arc<Stream>, u64)> {
         lock(&self.recorded).clone()
     }
 
-    /// Whether what it stands for is done.
+    /// Whether the recorded point was reached.
     pub fn is_done(&self) -> bool {
         self.point().is_none_or(|(stream, count)| stream.counts().1 >= count)
     }
 
-    /// Milliseconds to another event.
+    /// Milliseconds until another event.
     pub fn elapsed(&self, later: &Event) -> Outcome<f32> {
         if !self.timing || !later.timing || self.point().is_none() || later.point().is_none() {
             return Err(code::INVALID_HANDLE);

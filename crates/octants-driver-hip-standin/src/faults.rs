@@ -1,4 +1,4 @@
-//! Faults: forbidden calls of a program.
+//! Faults: illegal calls of a program.
 
 use std::sync::Mutex;
 
@@ -6,14 +6,14 @@ use crate::lock::lock;
 
 static FAULTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Writes a fault down, and tells it at once: a test that fails later shows why.
+/// Records a fault and prints it immediately, so that the output of a failed test explains it.
 pub fn note(fault: impl Into<String>) {
     let fault = fault.into();
     eprintln!("stand-in for HIP: {fault}");
     lock(&FAULTS).push(fault);
 }
 
-/// Takes out what was written down.
+/// Takes the recorded faults.
 pub fn take() -> Vec<String> {
     std::mem::take(&mut lock(&FAULTS))
 }

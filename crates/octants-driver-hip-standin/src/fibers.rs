@@ -1,5 +1,5 @@
-//! Runs the threads of a block as fibers of one thread, which switch where the block's threads synchronize: at a
-//! barrier, or within a warp, to exchange values or to vote.
+//! Runs the threads of a block as fibers of one thread. They switch where the block's threads synchronize: at barriers,
+//! and at shuffles and votes within a warp.
 
 use std::cell::{Cell, RefCell};
 
@@ -8,35 +8,35 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::processor::{Crash, Grid};
 
-/// HIP's codes of a launch that failed, and of an access to memory that is not there.
+/// HIP's error codes for a failed launch and for an illegal address.
 const LAUNCH_FAILURE: i32 = 719;
 const ILLEGAL_ADDRESS: i32 = 700;
 const STACK_BYTES: usize = 256 << 10;
 
-/// An entry point: it gets the address of its parameter.
+/// An entry point. It takes the address of its parameter.
 pub type EntryPoint = unsafe extern "C" fn(*const u64);
 
-/// Where a thread is.
+/// The state of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
     Start,
-    /// Between two meetings; what it was given at the last.
+    /// Running; the result of the last synchronization.
     Going(i64),
     Barrier,
-    /// With a value for others, wanting that of the thread so much further.
+    /// At a shuffle: its value, and the offset of the thread that it reads from.
     Exchange(i32, i32),
-    /// With a vote, at the place with this number.
+    /// At a vote: its vote, and the number of the site.
     Votes(i32, bool),
-    /// It did what a device cannot do.
+    /// Crashed by an illegal operation.
     Fault,
     End,
 }
 
 type Fiber = Coroutine<i64, At, (), DefaultStack>;
 
-/// What code may ask for about the thread that runs it.
+/// The identity of a thread, as code can query it.
 struct Running {
-    /// Number in the block, threads of a block, number of the block, blocks.
+    /// Thread index, block size, block index, number of blocks.
     registers: [u32; 4],
     yielder: *const Yielder<i64, At>,
 }
@@ -46,8 +46,8 @@ thread_local! {
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The table of functions that twins' code uses. `fault` is for code written by hand: a real access to memory that is
-/// not there would end the process.
+/// The functions that compiled code calls. `fault` is for handwritten code, because a real illegal access would end the
+/// process.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Table {
@@ -62,12 +62,12 @@ pub struct Table {
 pub static TABLE: Table = Table { register, barrier, exchange, fault, ballot };
 
 unsafe extern "C" fn register(which: i32) -> i32 {
-    // SAFETY: code runs in a fiber only, which sets this before.
+    // SAFETY: code only runs in a fiber, which sets this first.
     unsafe { (*RUNNING.get()).registers[which as usize] as i32 }
 }
 
 fn meet(at: At) -> i64 {
-    // SAFETY: as above. The fiber's own state is set again before it goes on.
+    // SAFETY: as above. The fiber's state is set again before it resumes.
     unsafe {
         let running = RUNNING.get();
         let answer = (*(*running).yielder).suspend(at);
@@ -88,7 +88,7 @@ unsafe extern "C" fn fault() {
     meet(At::Fault);
 }
 
-/// A bit for each thread of the warp that votes at this place and whose vote is not zero.
+/// A bit for each thread of the warp that votes at this site with a nonzero vote.
 unsafe extern "C" fn ballot(place: i32, vote: i32) -> i64 {
     meet(At::Votes(place, vote != 0))
 }
@@ -114,7 +114,7 @@ struct Block {
 }
 
 impl Block {
-    /// Lets a thread go on to its next meeting, or its end.
+    /// Resumes a thread until its next synchronization or its end.
     fn resume(&mut self, thread: usize) {
         let answer = match self.places[thread] {
             At::Start => {
@@ -137,7 +137,7 @@ impl Block {
         };
     }
 
-    /// Runs the threads of a warp until each has ended or waits for the block.
+    /// Runs the threads of a warp until each has ended or is at a barrier.
     fn run_warp(&mut self, first: usize, end: usize) -> Result<(), Crash> {
         loop {
             (first..end).for_each(|thread| self.resume(thread));
@@ -146,8 +146,7 @@ impl Block {
                 return Err(self.crash(ILLEGAL_ADDRESS, "a thread uses memory that is not there"));
             }
             if warp.iter().any(|at| matches!(at, At::Votes(..))) {
-                // Nobody else comes any more: the others have ended, wait for the block, or for these to exchange
-                // values.
+                // No more threads can vote here: the others have ended, or wait at a barrier or a shuffle.
                 let before: Vec<At> = warp.to_vec();
                 for at in &mut self.places[first..end] {
                     let At::Votes(place, _) = *at else { continue };
@@ -201,14 +200,14 @@ impl Block {
 /// Runs all threads of one block.
 ///
 /// # Safety
-/// The entry point is code of a twin whose table is [`TABLE`], and takes such a parameter.
+/// The entry point is code compiled for [`TABLE`], and takes such a parameter.
 pub unsafe fn run_block(entry: EntryPoint, parameter: &[u64], number: u32, grid: Grid) -> Result<(), Crash> {
     let threads = grid.threads as usize;
     let fibers = (0..threads).map(|_| None).collect();
     let mut block =
         Block { entry, parameter: parameter.as_ptr(), number, grid, fibers, places: vec![At::Start; threads] };
     let ran = block.run();
-    // Fibers of a block that crashed never come to their end: their stacks are given up with what is on them.
+    // Fibers of a crashed block never finish. Their stacks are leaked without running destructors.
     for fiber in block.fibers.into_iter().flatten() {
         std::mem::forget(fiber);
     }

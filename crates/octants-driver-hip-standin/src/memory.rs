@@ -1,4 +1,4 @@
-//! Memory of devices, which here is the process's own, and pinned memory of the host.
+//! Device memory, which is allocated from the process's memory, and pinned host memory.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::BTreeMap;
@@ -8,32 +8,31 @@ use crate::faults::note;
 use crate::lock::lock;
 use crate::outcome::{Outcome, code};
 
-/// What memory holds before anything is written, and after it was given back.
+/// The contents of new memory, and of freed memory.
 const RUBBISH: u8 = 0xcd;
 const GONE: u8 = 0xdd;
-/// Bytes at either end of a block that are overwritten: whole large blocks would take long.
+/// Number of bytes at either end of a block that are overwritten. Overwriting whole large blocks is too slow.
 const SCRIBBLED: usize = 1 << 20;
-/// Bytes of blocks that are kept for a while after they were given back, so that a late access finds rubbish and not
-/// another's data.
+/// Maximum size of freed blocks in quarantine, where a late access reads garbage instead of new data.
 const QUARANTINE: usize = 8 << 20;
 
-/// Whose memory it is.
+/// The kind of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A device's, from plain calls.
+    /// Device memory from `hipMalloc`.
     Plain(i32),
-    /// A device's, from a pool.
+    /// Device memory from a pool.
     Pool(i32, u64),
-    /// Pinned memory of the host.
+    /// Pinned host memory.
     Host,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Life {
-    /// Allocated on a stream that has not come there yet.
+enum AllocationState {
+    /// The stream has not reached the allocation yet.
     Coming,
     Valid,
-    /// Given back on a stream that has not come there yet.
+    /// The stream has not reached the deallocation yet.
     Going,
 }
 
@@ -41,19 +40,19 @@ enum Life {
 struct Block {
     bytes: usize,
     kind: Kind,
-    life: Life,
+    state: AllocationState,
 }
 
 #[derive(Debug, Default)]
 struct Blocks {
     live: BTreeMap<u64, Block>,
-    /// What pools keep: size, pool, address.
+    /// Free memory of pools: size, pool, address.
     kept: Vec<(usize, u64, u64)>,
     quarantine: Vec<(u64, usize)>,
     used: u64,
 }
 
-/// All memory.
+/// All allocations.
 #[derive(Debug)]
 pub struct Memory {
     blocks: Mutex<Blocks>,
@@ -66,17 +65,17 @@ fn layout(bytes: usize) -> Layout {
 
 fn scribble(at: u64, bytes: usize, with: u8) {
     let part = bytes.min(SCRIBBLED);
-    // SAFETY: the block is ours, and no one else's.
+    // SAFETY: the block is exclusively owned.
     unsafe {
         std::ptr::write_bytes(at as *mut u8, with, part);
         std::ptr::write_bytes((at as *mut u8).add(bytes - part), with, part);
     }
 }
 
-/// Notes a fault where a block was written to after it was given back.
+/// Reports a fault if a block was written to after it was freed.
 fn check_untouched(at: u64, bytes: usize) {
     let part = bytes.min(SCRIBBLED);
-    // SAFETY: the block is ours still. A late writer would race with this: it is a fault in any case.
+    // SAFETY: the block is still owned. A late writer races with this read, which is a fault in any case.
     let ends =
         unsafe { [at, at + (bytes - part) as u64].map(|from| std::slice::from_raw_parts(from as *const u8, part)) };
     if ends.iter().any(|end| end.iter().any(|&byte| byte != GONE)) {
@@ -86,20 +85,22 @@ fn check_untouched(at: u64, bytes: usize) {
 }
 
 impl Memory {
-    /// So many bytes of each device.
+    /// Creates devices with this many bytes each.
     pub fn new(total: u64) -> Memory {
         Memory { blocks: Mutex::default(), total }
     }
 
-    /// Bytes of a device that are free, and all.
+    /// Free and total bytes of a device.
     pub fn info(&self) -> (u64, u64) {
         (self.total - lock(&self.blocks).used, self.total)
     }
 
-    /// Counts of live blocks: plain, of pools, of the host.
+    /// Numbers of live blocks: device, pool, pinned.
     pub fn live(&self) -> [usize; 3] {
         let blocks = lock(&self.blocks);
-        let count = |of: fn(&Block) -> bool| blocks.live.values().filter(|b| b.life != Life::Going && of(b)).count();
+        let count = |of: fn(&Block) -> bool| {
+            blocks.live.values().filter(|b| b.state != AllocationState::Going && of(b)).count()
+        };
         [
             count(|b| matches!(b.kind, Kind::Plain(_))),
             count(|b| matches!(b.kind, Kind::Pool(..))),
@@ -107,13 +108,13 @@ impl Memory {
         ]
     }
 
-    /// New memory. That of a pool is valid when the stream comes to it.
+    /// Allocates. Pool memory becomes valid when the stream reaches the allocation.
     pub fn allocate(&self, bytes: usize, kind: Kind) -> Outcome<u64> {
         if bytes == 0 {
             return Err(code::INVALID_VALUE);
         }
         let mut blocks = lock(&self.blocks);
-        let life = if matches!(kind, Kind::Pool(..)) { Life::Coming } else { Life::Valid };
+        let state = if matches!(kind, Kind::Pool(..)) { AllocationState::Coming } else { AllocationState::Valid };
         if kind != Kind::Host && blocks.used + bytes as u64 > self.total {
             return Err(code::OUT_OF_MEMORY);
         }
@@ -133,36 +134,36 @@ impl Memory {
         if at == 0 {
             return Err(code::OUT_OF_MEMORY);
         }
-        if life == Life::Valid {
+        if state == AllocationState::Valid {
             scribble(at, bytes, RUBBISH);
         }
         if kind != Kind::Host {
             blocks.used += bytes as u64;
         }
-        blocks.live.insert(at, Block { bytes, kind, life });
+        blocks.live.insert(at, Block { bytes, kind, state });
         Ok(at)
     }
 
-    /// The stream has come to an allocation.
+    /// Makes pool memory valid: the stream reached its allocation.
     pub fn make_valid(&self, at: u64) {
         let mut blocks = lock(&self.blocks);
         let Some(block) = blocks.live.get_mut(&at) else { return };
-        if block.life == Life::Coming {
-            block.life = Life::Valid;
+        if block.state == AllocationState::Coming {
+            block.state = AllocationState::Valid;
         }
         let bytes = block.bytes;
         scribble(at, bytes, RUBBISH);
     }
 
-    /// Whether memory is a device's and there; a fault otherwise.
+    /// Whether a range is valid memory of a device. Reports a fault otherwise.
     pub fn check(&self, who: &str, at: u64, bytes: usize, device: i32) -> bool {
         let blocks = lock(&self.blocks);
         let found =
             blocks.live.range(..=at).next_back().filter(|(start, b)| at + bytes as u64 <= *start + b.bytes as u64);
-        let wrong = match found.map(|(_, b)| (b.kind, b.life)) {
+        let wrong = match found.map(|(_, b)| (b.kind, b.state)) {
             None => "no memory of a device",
             Some((Kind::Plain(d) | Kind::Pool(d, _), _)) if d != device => "memory of another device",
-            Some((_, Life::Coming)) => "memory whose allocation the stream that made it has not come to",
+            Some((_, AllocationState::Coming)) => "memory whose allocation the stream that made it has not come to",
             Some(_) => return true,
         };
         drop(blocks);
@@ -170,7 +171,7 @@ impl Memory {
         false
     }
 
-    /// The block that holds an address, where code of a device may use it now.
+    /// The block that contains an address, if code of a device may access it now.
     pub fn usable(&self, at: u64, device: i32) -> Option<std::ops::Range<u64>> {
         let blocks = lock(&self.blocks);
         let (start, block) = blocks.live.range(..=at).next_back()?;
@@ -179,22 +180,22 @@ impl Memory {
             Kind::Host => true,
         };
         let end = start + block.bytes as u64;
-        (at < end && is_ours && block.life != Life::Coming).then_some(*start..end)
+        (at < end && is_ours && block.state != AllocationState::Coming).then_some(*start..end)
     }
 
-    /// Announces that memory of a pool goes when a stream comes there. False where it is none.
+    /// Announces a stream-ordered deallocation. False if it is not pool memory.
     pub fn announce_release(&self, at: u64) -> bool {
         let mut blocks = lock(&self.blocks);
         match blocks.live.get_mut(&at) {
-            Some(block) if matches!(block.kind, Kind::Pool(..)) && block.life != Life::Going => {
-                block.life = Life::Going;
+            Some(block) if matches!(block.kind, Kind::Pool(..)) && block.state != AllocationState::Going => {
+                block.state = AllocationState::Going;
                 true
             }
             _ => false,
         }
     }
 
-    /// The kind of a block that begins there.
+    /// The kind of the block that begins at an address.
     pub fn kind(&self, at: u64) -> Option<Kind> {
         lock(&self.blocks).live.get(&at).map(|b| b.kind)
     }
@@ -206,7 +207,7 @@ impl Memory {
         found.is_some_and(|(start, b)| b.kind == Kind::Host && at + bytes as u64 <= *start + b.bytes as u64)
     }
 
-    /// Takes memory back.
+    /// Frees a block.
     pub fn release(&self, at: u64) {
         let mut blocks = lock(&self.blocks);
         let Some(block) = blocks.live.remove(&at) else { return };
@@ -222,7 +223,7 @@ impl Memory {
         Self::end_quarantine(&mut blocks);
     }
 
-    /// What a pool keeps goes back.
+    /// Releases the free memory of a pool.
     pub fn trim(&self, pool: u64) {
         let mut blocks = lock(&self.blocks);
         let gone: Vec<_> =
@@ -231,7 +232,7 @@ impl Memory {
         Self::end_quarantine(&mut blocks);
     }
 
-    /// Notes a fault for each block that was written to after it was given back, as far as memory of it is kept.
+    /// Reports a fault for each block in quarantine that was written to after it was freed.
     pub fn check_given_back(&self) {
         let blocks = lock(&self.blocks);
         let kept = blocks.kept.iter().map(|(bytes, _, at)| (*at, *bytes));

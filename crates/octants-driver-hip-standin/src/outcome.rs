@@ -1,6 +1,6 @@
 //! [`Outcome`]: what HIP's functions return.
 
-/// HIP's codes.
+/// HIP's error codes.
 pub mod code {
     #![allow(missing_docs)]
     pub const SUCCESS: i32 = 0;

@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-/// What went wrong in running code: a code of HIP's and a sentence.
+/// A failed launch.
 #[derive(Debug, Clone)]
 pub struct Crash {
-    /// The code that all later calls return.
+    /// The HIP error code that all later calls return.
     pub code: i32,
-    /// For people.
+    /// The message.
     pub why: String,
 }
 
@@ -18,34 +18,34 @@ pub struct Grid {
     pub blocks: u32,
     /// Threads of each.
     pub threads: u32,
-    /// Threads that run in step.
+    /// Warp size.
     pub warp: u32,
 }
 
-/// What a launch finds: for processors that look at each access.
+/// The environment of a launch, for processors that check each access.
 pub struct LaunchEnvironment<'a> {
-    /// The block of memory that holds an address, where the launch's device may use it now.
+    /// The block that contains an address, if the launch's device may access it now.
     pub block: &'a (dyn Fn(u64) -> Option<Range<u64>> + Sync),
-    /// Decides the order of threads.
+    /// The seed of the order of threads.
     pub seed: u64,
-    /// Barriers do nothing, for tests of tests.
+    /// Barriers do nothing, to check that tests detect it.
     pub no_barriers: bool,
 }
 
-/// What runs code of some kind.
+/// Loads code of one kind.
 pub trait Processor: Send + Sync {
-    /// Whether code is of this kind.
+    /// Whether it accepts an image.
     fn takes(&self, image: &[u8]) -> bool;
-    /// Gets code ready.
+    /// Loads an image.
     fn load(&self, image: &[u8]) -> Result<Box<dyn Code>, String>;
 }
 
-/// Code that is ready to run.
+/// Loaded code.
 pub trait Code: Send + Sync {
-    /// An entry point by its name.
+    /// Looks up an entry point.
     fn entry(&self, name: &str) -> Option<Entry>;
-    /// Runs an entry point in every thread of a grid, and returns when all have come to their end. `parameter` is what
-    /// a launch passes by value; the memory that it points to is the process's.
+    /// Runs an entry point in every thread of a grid, and returns when all have ended. `parameter` is the launch's
+    /// parameter block; pointers in it are valid in this process.
     ///
     /// # Safety
     /// The parameter is what the code expects.
@@ -61,20 +61,20 @@ pub trait Code: Send + Sync {
 /// An entry point.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
-    /// Where the code is, in the processor's terms.
+    /// The entry, in the processor's terms.
     pub at: usize,
-    /// Bytes of its parameter.
+    /// Size of its parameter in bytes.
     pub parameter_bytes: usize,
-    /// Most threads of a block.
+    /// Maximum block size.
     pub most_threads: u32,
 }
 
-/// Where an ELF file says what machine it is for.
+/// Offset of the machine in an ELF file.
 const MACHINE: std::ops::Range<usize> = 18..20;
-/// The number of AMD's GPUs.
+/// The ELF machine number of AMD GPUs.
 pub const GPU: u16 = 224;
 
-/// What machine code is for; nothing where it is no such file.
+/// The machine of an ELF file; `None` for other files.
 pub fn machine_of(image: &[u8]) -> Option<u16> {
     image.get(MACHINE).filter(|_| image.starts_with(b"\x7fELF")).map(|m| u16::from_le_bytes([m[0], m[1]]))
 }

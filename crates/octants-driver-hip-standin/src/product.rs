@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::faults::note;
 
-/// A matrix by rows, in a device's memory.
+/// A CSR matrix in device memory.
 #[derive(Debug)]
 pub struct Matrix {
     /// Number of rows.
@@ -13,17 +13,17 @@ pub struct Matrix {
     pub columns: usize,
     /// Number of entries.
     pub entries: usize,
-    /// Where each row's entries begin and the last one's end.
+    /// Row offsets.
     pub starts: u64,
-    /// The column of each entry.
+    /// Column indices.
     pub column_numbers: u64,
-    /// The value of each entry.
+    /// Values.
     pub values: u64,
     /// Values of 64 bits.
     pub is_double: bool,
 }
 
-/// A product with what was analyzed for it.
+/// A product, with its workspace.
 #[derive(Debug)]
 pub struct Product {
     /// The matrix.
@@ -40,7 +40,7 @@ pub struct Product {
 pub const WORKSPACE_BYTES: usize = 64;
 
 impl Product {
-    /// Computes it, unless some of the memory, by address and bytes, cannot be used.
+    /// Computes the product. Fails if `check` rejects some of the memory.
     pub fn run(&self, can_use: impl Fn(u64, usize) -> bool) {
         let m = &*self.matrix;
         let size = if m.is_double { 8 } else { 4 };
@@ -55,7 +55,7 @@ impl Product {
         if !parts.iter().all(|(at, bytes)| can_use(*at, *bytes)) {
             return;
         }
-        // SAFETY: the memory is checked, and was aligned by its allocator.
+        // SAFETY: the memory was checked and is aligned by its allocator.
         unsafe { if m.is_double { self.multiply::<f64>() } else { self.multiply::<f32>() } }
     }
 

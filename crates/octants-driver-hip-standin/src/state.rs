@@ -14,24 +14,24 @@ use crate::memory::Memory;
 use crate::outcome::{Outcome, code};
 use crate::work::{Event, Graph, Stream};
 
-/// How the library was asked to be.
+/// The library's configuration.
 #[derive(Debug)]
 pub struct Settings {
-    /// What it says its version is.
+    /// The reported version.
     pub version: i32,
-    /// What it says its architecture is.
+    /// The reported architecture.
     pub architecture: String,
-    /// Threads that run in step.
+    /// Warp size.
     pub warp: u32,
-    /// Bytes of memory of a device.
+    /// Memory per device, in bytes.
     pub memory: u64,
-    /// Barriers do nothing where code is emulated.
+    /// Barriers of emulated code do nothing.
     pub no_barriers: bool,
-    /// The real devices after those that the process sees.
+    /// The indices of the visible devices.
     pub visible: Vec<i32>,
 }
 
-/// Devices that there are.
+/// Number of devices.
 const DEVICES: i32 = 2;
 
 impl Settings {
@@ -39,7 +39,7 @@ impl Settings {
         let read = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
         let number = |name: &str, default: u64| read(name).and_then(|t| t.parse().ok()).unwrap_or(default);
         let visible = match std::env::var("HIP_VISIBLE_DEVICES") {
-            // The first that is not a device ends the list.
+            // The first invalid index ends the list.
             Ok(list) => {
                 let asked = list.split(',').map(|n| n.trim().parse::<i32>().ok());
                 asked.map_while(|n| n.filter(|n| (0..DEVICES).contains(n))).collect()
@@ -59,26 +59,26 @@ impl Settings {
     }
 }
 
-/// The seed of what streams do; zero for no sleep.
+/// The seed of the streams' schedule; zero: they never sleep.
 pub static SEED: AtomicU64 = AtomicU64::new(0);
 
 /// A device.
 #[derive(Debug)]
 pub struct Device {
-    /// The stream that all blocking streams are ordered with.
+    /// The null stream, ordered with all blocking streams.
     pub null: Arc<Stream>,
-    /// Not zero after an error that the device does not recover from.
+    /// Nonzero after an unrecoverable error.
     pub lost: AtomicI32,
 }
 
-/// All there is.
+/// The state of the library.
 #[derive(Debug)]
 pub struct State {
-    /// What was asked for.
+    /// The configuration.
     pub settings: Settings,
-    /// The devices that the process sees.
+    /// The visible devices.
     pub devices: Vec<Device>,
-    /// Streams by their handles.
+    /// Streams, by handle.
     pub streams: Mutex<HashMap<u64, Arc<Stream>>>,
     /// Events.
     pub events: Mutex<HashMap<u64, Arc<Event>>>,
@@ -86,13 +86,13 @@ pub struct State {
     pub modules: Mutex<HashMap<u64, Arc<Module>>>,
     /// Functions.
     pub functions: Mutex<HashMap<u64, Arc<Function>>>,
-    /// Streams that are captured.
+    /// Active captures.
     pub captures: Mutex<Captures>,
-    /// Graphs as they were captured.
+    /// Captured graphs.
     pub graphs: Mutex<HashMap<u64, Arc<Graph>>>,
-    /// Graphs that can be launched.
+    /// Instantiated graphs.
     pub ready_graphs: Mutex<HashMap<u64, Arc<Graph>>>,
-    /// Pools: the device of each.
+    /// The device of each memory pool.
     pub pools: Mutex<BTreeMap<u64, i32>>,
     /// Memory.
     pub memory: Memory,
@@ -126,12 +126,12 @@ thread_local! {
     static CURRENT: Cell<i32> = const { Cell::new(0) };
 }
 
-/// The thread's device.
+/// The thread's current device.
 pub fn current() -> i32 {
     CURRENT.get()
 }
 
-/// Sets it.
+/// Sets the thread's current device.
 pub fn set_current(device: i32) -> Outcome<()> {
     if device < 0 || device >= state().devices.len() as i32 {
         return Err(code::INVALID_DEVICE);
@@ -141,12 +141,12 @@ pub fn set_current(device: i32) -> Outcome<()> {
 }
 
 impl State {
-    /// A handle that was never given before.
+    /// A new, unique handle.
     pub fn handle(&self) -> u64 {
         0x7a00_0000_0000 + 64 * self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The thread's device; an error where it is lost.
+    /// The thread's current device; an error if it is lost.
     pub fn device(&self) -> Outcome<&Device> {
         let device = self.devices.get(current() as usize).ok_or(code::NO_DEVICE)?;
         match device.lost.load(Ordering::Acquire) {
@@ -155,7 +155,7 @@ impl State {
         }
     }
 
-    /// Writes down a fault where an object is used while another device is the thread's.
+    /// Reports a fault if an object's device is not current.
     pub fn check_device(&self, call: &str, what: &str, device: i32) -> Outcome<()> {
         if device == current() {
             return Ok(());
@@ -164,7 +164,7 @@ impl State {
         Err(code::INVALID_HANDLE)
     }
 
-    /// An object by its handle.
+    /// Looks up an object.
     pub fn find<T>(&self, call: &str, what: &str, of: &Mutex<HashMap<u64, Arc<T>>>, handle: u64) -> Outcome<Arc<T>> {
         lock(of).get(&handle).cloned().ok_or_else(|| {
             let given =
@@ -175,7 +175,7 @@ impl State {
         })
     }
 
-    /// A stream of the thread's device.
+    /// Looks up a stream of the current device.
     pub fn stream(&self, call: &str, handle: u64) -> Outcome<Arc<Stream>> {
         let device = self.device()?;
         if handle == 0 {
@@ -186,7 +186,7 @@ impl State {
         Ok(stream)
     }
 
-    /// An event of the thread's device.
+    /// Looks up an event of the current device.
     pub fn event(&self, call: &str, handle: u64) -> Outcome<Arc<Event>> {
         self.device()?;
         let event = self.find(call, "event", &self.events, handle)?;

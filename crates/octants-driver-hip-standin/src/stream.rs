@@ -17,7 +17,7 @@ impl Stream {
         Arc::new(Stream { handle, device, blocking, queue: Mutex::default(), changed: Condvar::new() })
     }
 
-    /// Queues work. Returns how many pieces were queued so far.
+    /// Queues work. Returns the number of items queued so far.
     pub fn push(self: &Arc<Stream>, work: Work) -> u64 {
         let ends = matches!(work, Work::End);
         if !ends {
@@ -44,7 +44,7 @@ impl Stream {
         queued
     }
 
-    /// Work of the null stream comes after that of all blocking streams, and theirs after its.
+    /// Orders the null stream after all blocking streams, and them after it.
     fn order_with_null(self: &Arc<Stream>) {
         if !self.blocking {
             return;
@@ -62,7 +62,7 @@ impl Stream {
         }
     }
 
-    /// How many pieces of work were queued, and how many are done.
+    /// The numbers of queued and completed items.
     pub fn counts(&self) -> (u64, u64) {
         let queue = lock(&self.queue);
         (queue.queued, queue.done)
@@ -76,7 +76,7 @@ impl Stream {
         }
     }
 
-    /// Waits for all that was queued until now.
+    /// Waits for all work queued so far.
     pub fn synchronize(&self) {
         let (queued, _) = self.counts();
         self.wait(queued);
@@ -98,7 +98,7 @@ impl Stream {
             }
             let ends = matches!(work, Work::End);
             self.run(&work, &mut sleeps);
-            // Before anyone learns that it is done: it may hold the last reference to something.
+            // Dropped before completion is visible, because it may hold the last reference to an object.
             drop(work);
             lock(&self.queue).done += 1;
             self.changed.notify_all();
@@ -128,7 +128,7 @@ impl Stream {
                     !on_device || state.memory.check("a copy", *at, *bytes, self.device)
                 };
                 if valid(to) && valid(from) {
-                    // SAFETY: the device's memory is checked; the host's is the caller's to keep.
+                    // SAFETY: device memory was checked; the caller keeps host memory alive.
                     unsafe { std::ptr::copy(from.0 as *const u8, to.0 as *mut u8, *bytes) }
                 }
             }
@@ -158,8 +158,7 @@ impl Stream {
                     seed: SEED.load(Ordering::Relaxed),
                     no_barriers: state.settings.no_barriers,
                 };
-                // SAFETY: the parameter has as many bytes as the function takes; what it points to is the caller's
-                // affair.
+                // SAFETY: the parameter has the function's size; the caller is responsible for its pointers.
                 let ran = unsafe { function.module.code.run(function.entry, grid, parameter, &environment) };
                 if let Err(crash) = ran {
                     note(format!("`{}` crashed: {}", function.name, crash.why));
@@ -171,13 +170,13 @@ impl Stream {
     }
 }
 
-/// How long a stream sleeps between pieces of work.
+/// The time that a stream sleeps between items.
 struct Sleeps {
     state: u64,
 }
 
 impl Sleeps {
-    /// A number of the seed's; none without one.
+    /// A seeded random number; `None` without a seed.
     fn next(&mut self) -> Option<u64> {
         let seed = SEED.load(Ordering::Relaxed);
         if seed == 0 {
@@ -187,7 +186,7 @@ impl Sleeps {
         Some(self.state >> 60)
     }
 
-    /// A number below this one, chosen by the seed; zero without a seed.
+    /// A seeded random number below a bound; zero without a seed.
     fn pick(&mut self, choices: usize) -> usize {
         self.next().map_or(0, |number| number as usize % choices)
     }

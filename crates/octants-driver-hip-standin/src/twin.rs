@@ -1,4 +1,5 @@
-//! [`Twin`]: runs the CPU twin of GPU code: a shared object, as the code generator's file `twin.rs` describes it.
+//! [`Twin`]: runs GPU-style code that is compiled to a shared object for the host's CPU. The code generator's file
+//! `twin.rs` describes its format.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -10,7 +11,7 @@ use crate::fibers::{EntryPoint, TABLE, Table, run_block};
 use crate::lock::lock;
 use crate::processor::{Code, Crash, Entry, GPU, Grid, LaunchEnvironment, Processor, machine_of};
 
-/// The processor of this machine, in a GPU's place.
+/// The host's CPU as a GPU.
 #[derive(Debug)]
 pub struct Twin;
 
@@ -22,11 +23,11 @@ impl Processor for Twin {
     fn load(&self, image: &[u8]) -> Result<Box<dyn Code>, String> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        // Where the number is tells copies of this library in one process apart.
+        // The counter's address distinguishes copies of this library in one process.
         let name = format!("hip-standin-{}-{:p}-{number}.so", std::process::id(), &NUMBER);
         let file: PathBuf = std::env::temp_dir().join(name);
         std::fs::write(&file, image).map_err(|e| e.to_string())?;
-        // SAFETY: the code was made for this process.
+        // SAFETY: the code was compiled for this process.
         let library = unsafe {
             // Code uses the process's math functions.
             let _kept = Library::open(Some("libm.so.6"), RTLD_NOW | RTLD_GLOBAL).map(Library::into_raw);
@@ -34,13 +35,13 @@ impl Processor for Twin {
         };
         let _ = std::fs::remove_file(&file);
         let library = library.map_err(|e| format!("{e:?}"))?;
-        // SAFETY: the variable has this type. Code that asks for nothing has none.
+        // SAFETY: the variable has this type. Code without requirements has none.
         unsafe {
             if let Ok(table) = library.get::<*mut *const Table>(c"octants_twin".to_bytes_with_nul()) {
                 **table = &TABLE;
             }
         }
-        // SAFETY: only whether there is such a symbol is asked.
+        // SAFETY: the symbol is not accessed.
         let has_memory = unsafe { library.get::<*const u8>(c"octants_twin_block".to_bytes_with_nul()).is_ok() };
         Ok(Box::new(SharedObject { library, block: has_memory.then(Mutex::default) }))
     }
@@ -48,7 +49,7 @@ impl Processor for Twin {
 
 struct SharedObject {
     library: Library,
-    /// The memory of a block, where code has such, is the shared object's: one block runs at a time.
+    /// Shared memory is a static variable of the shared object. Only one block runs at a time.
     block: Option<Mutex<()>>,
 }
 

@@ -12,40 +12,40 @@ use crate::product::Product;
 #[allow(missing_docs)] // The variants tell of their fields.
 #[derive(Debug)]
 pub enum Work {
-    /// Copies memory: addresses of where to and from, bytes, and whether each side is the device's.
+    /// Copies memory: destination, source, bytes, and whether each side is device memory.
     Copy { to: (u64, bool), from: (u64, bool), bytes: usize },
-    /// Copies memory of one device to another: addresses and devices of where to and from, bytes.
+    /// Copies between devices: destination, source, their devices, bytes.
     CopyBetween { to: (u64, i32), from: (u64, i32), bytes: usize },
-    /// Sets bytes to copies of some.
+    /// Fills memory with a pattern.
     Fill { to: u64, pattern: Vec<u8>, bytes: usize },
     /// Makes allocated memory valid.
     Allocate { at: u64 },
-    /// Gives memory back.
+    /// Frees memory.
     Free { at: u64 },
-    /// Runs code.
+    /// Launches a kernel.
     Launch { function: Arc<Function>, blocks: u32, threads: u32, parameter: Vec<u64> },
     /// Multiplies a sparse matrix by a vector.
     Multiply { product: Product },
-    /// Does what was captured.
+    /// Launches a graph.
     Graph { graph: Arc<Graph> },
     /// Waits until another stream has completed `count` work items.
     Wait { stream: Arc<Stream>, count: u64 },
-    /// Notes when it came here.
+    /// Records a timestamp.
     Record { event: Arc<Event> },
-    /// Nothing more comes.
+    /// Ends the stream's thread.
     End,
 }
 
 /// The queue of a stream.
 #[derive(Debug, Default)]
 pub struct Queue {
-    /// To be done.
+    /// Pending work.
     pub waiting: VecDeque<Work>,
-    /// How many pieces were queued so far.
+    /// Number of queued items so far.
     pub queued: u64,
-    /// How many of them are done.
+    /// Number of completed items.
     pub done: u64,
-    /// The stream has its thread.
+    /// Whether the stream's thread was started.
     pub started: bool,
 }
 
@@ -56,24 +56,24 @@ pub struct Stream {
     pub handle: u64,
     /// Its device.
     pub device: i32,
-    /// Ordered with the null stream.
+    /// Whether it is ordered with the null stream.
     pub blocking: bool,
-    /// Its work.
+    /// Its queue.
     pub queue: Mutex<Queue>,
-    /// Something was queued or done.
+    /// Notified when an item is queued or completed.
     pub changed: Condvar,
 }
 
-/// A piece of work, and the nodes that come before it.
+/// A graph node: an item of work and its dependencies.
 #[derive(Debug)]
 pub struct Node {
     /// The work.
     pub work: Work,
-    /// Numbers of the nodes that it waits for, all smaller than its own.
+    /// Indices of the nodes that it depends on, all smaller than its own.
     pub after: Vec<usize>,
 }
 
-/// What was captured, by node.
+/// A captured graph.
 pub type Graph = Vec<Node>;
 
 /// An event.
@@ -81,16 +81,16 @@ pub type Graph = Vec<Node>;
 pub struct Event {
     /// Its device.
     pub device: i32,
-    /// It can be asked for the time.
+    /// Whether it records a time.
     pub timing: bool,
-    /// What it stands for: a stream, and how many pieces of its work.
+    /// The recorded point: a stream and a number of its items.
     pub recorded: Mutex<Option<(Arc<Stream>, u64)>>,
-    /// When the stream came there.
+    /// When the stream reached the point.
     pub time: Mutex<Option<Instant>>,
 }
 
 impl Work {
-    /// The functions that it runs.
+    /// The functions that it launches.
     pub fn functions(&self) -> Vec<&Arc<Function>> {
         match self {
             Work::Launch { function, .. } => vec![function],

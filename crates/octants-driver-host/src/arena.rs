@@ -48,7 +48,7 @@ impl FreeRanges {
     }
 
     /// Takes a range back and merges it with adjacent free ranges.
-    fn give_back(&mut self, mut start: usize, mut length: usize) {
+    fn free(&mut self, mut start: usize, mut length: usize) {
         let before = self.by_start.range(..start).next_back().map(|(&s, &l)| (s, l));
         if let Some((s, l)) = before.filter(|(s, l)| s + l == start) {
             self.remove(s, l);
@@ -122,7 +122,7 @@ impl Arena {
         // In a child process, the block may belong to a chunk that is unknown there.
         let Some(chunk) = around.filter(|c| address < c.start + CHUNK) else { return };
         let start = chunk.start;
-        chunk.free.give_back(address - start, bytes);
+        chunk.free.free(address - start, bytes);
         if chunk.free.is_all() && chunks.values().filter(|c| c.free.is_all()).count() > 1 {
             chunks.remove(&start);
             // SAFETY: mapped with this size; its blocks are used no more.
@@ -197,13 +197,13 @@ mod tests {
         let starts: Vec<usize> = (0..8).map(|_| free.take(CHUNK / 8).unwrap()).collect();
         assert_eq!(free.take(ALIGNMENT), None);
         for i in [1, 5, 3, 0, 7, 2, 6] {
-            free.give_back(starts[i], CHUNK / 8);
+            free.free(starts[i], CHUNK / 8);
             assert!(!free.is_all());
         }
         // The smallest range that is large enough: the one after the block that is left.
         assert_eq!(free.take(CHUNK / 4), Some(starts[5]));
-        free.give_back(starts[5], CHUNK / 4);
-        free.give_back(starts[4], CHUNK / 8);
+        free.free(starts[5], CHUNK / 4);
+        free.free(starts[4], CHUNK / 8);
         assert!(free.is_all());
         assert_eq!(free.take(CHUNK), Some(0));
     }

@@ -29,7 +29,7 @@ impl Copies {
         if enough {
             return Some(set);
         }
-        self.give_back(set);
+        self.release(set);
         None
     }
 
@@ -46,7 +46,7 @@ impl Copies {
     }
 
     /// Takes back a set whose copies are zero.
-    pub fn give_back(&self, set: Set) {
+    pub fn release(&self, set: Set) {
         self.free.lock().unwrap_or_else(PoisonError::into_inner).push(set);
     }
 }
@@ -125,10 +125,10 @@ mod tests {
         assert!(set.used().is_empty());
         let other = copies.take(1, 1000).unwrap();
         assert_ne!(other.of_lane(0), first);
-        copies.give_back(set);
+        copies.release(set);
         let set = copies.take(2, 500).unwrap();
         assert_eq!(set.of_lane(0), first);
-        copies.give_back(set);
+        copies.release(set);
         let set = copies.take(2, 300 << 10).unwrap();
         // SAFETY: just allocated with this size.
         let memory = unsafe { std::slice::from_raw_parts(set.of_lane(1) as *const u8, 300 << 10) };

@@ -545,7 +545,7 @@ impl Shared {
                     && let Some((count, unit)) = task.pieces()
                 {
                     let pieces = lock(schedule).cut(count, unit);
-                    return self.put_back(queue, Work::Pieces(task, pieces));
+                    return self.requeue(queue, Work::Pieces(task, pieces));
                 }
                 task.run(&self.pool, &server);
                 spare = Some(task);
@@ -553,7 +553,7 @@ impl Shared {
             Work::Pieces(task, mut left) => {
                 if let Some((begin, end)) = left.pop() {
                     task.run_piece(&self.pool, &server, begin, end);
-                    return self.put_back(queue, Work::Pieces(task, left));
+                    return self.requeue(queue, Work::Pieces(task, left));
                 }
                 spare = Some(task);
             }
@@ -582,7 +582,7 @@ impl Shared {
     }
 
     /// Returns unfinished work to a queue.
-    fn put_back(&self, queue: Arc<Queue>, work: Work) {
+    fn requeue(&self, queue: Arc<Queue>, work: Work) {
         lock(&queue.state).work.push_front(work);
         self.make_ready(queue);
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use octants_artifact::{Bound, HostContext, HostCount, ParallelMeta, iterations};
 use octants_runtime::{
-    Caller, DevicePtr, EndWords, ErrorKind, Failure, Failures, KernelMeta, Launch, Patient, Printer, Result,
+    Caller, CheckpointWords, DevicePtr, ErrorKind, Failure, Failures, KernelMeta, Launch, Patient, Printer, Result,
 };
 
 use crate::copies::Set;
@@ -231,7 +231,7 @@ impl LoadedTask {
         pool.run(parts, 1, width, &Patient, &|begin, end| unsafe {
             (begin..end).for_each(|part| self.merge((part, parts), launch.args, listed.get()));
         })?;
-        pool.copies().give_back(set);
+        pool.copies().release(set);
         Ok(())
     }
 
@@ -263,7 +263,7 @@ impl LoadedTask {
         let listed = HostContext { copies: set.used().as_ptr().cast(), copy_count: 1, ..context.clone() };
         // SAFETY: as above.
         unsafe { self.merge((0, 1), launch.args, &listed) };
-        pool.copies().give_back(set);
+        pool.copies().release(set);
         true
     }
 
@@ -395,7 +395,7 @@ impl QueuedTask {
             channel: DevicePtr(0),
             kernel_id: 0,
             rounds: DevicePtr(0),
-            end: EndWords::NONE,
+            end: CheckpointWords::NONE,
             seed: held.seed,
             number: held.number,
             nested: false,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use octants_artifact::{Artifact, CodeTarget, DeviceChannel, DeviceContext};
 use octants_runtime::{
-    Contents, DevicePtr, Driver, EndWords, ErrorKind, EventHandle, Launch, ModuleHandle, Pattern, Peer, Result,
+    CheckpointWords, Contents, DevicePtr, Driver, ErrorKind, EventHandle, Launch, ModuleHandle, Pattern, Peer, Result,
     Section, StreamHandle, TaskHandle,
 };
 
@@ -506,7 +506,7 @@ impl Driver for RecordingDriver {
         if self.makes_one {
             let call = format!("launch_as_one {} sections {:?} on {}", sections.len(), launch.args, stream.0);
             self.call("launch_as_one", call)?;
-            if launch.end != EndWords::NONE {
+            if launch.end != CheckpointWords::NONE {
                 // SAFETY: the word is in memory that the host reaches.
                 unsafe { (launch.end.for_host.0 as *mut u64).write(self.log.state().ends_at) };
             }

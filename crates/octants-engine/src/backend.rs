@@ -156,7 +156,7 @@ pub struct Backends {
     /// In the order of preference. The first one is the host's, which always exists and is named `cpu`.
     pub entries: &'static [&'static dyn Backend],
     /// Accepted names without an entry: opening such a device fails with a message.
-    pub undriven: &'static [&'static str],
+    pub unsupported: &'static [&'static str],
 }
 
 impl Backends {
@@ -171,7 +171,7 @@ impl Backends {
     }
 
     /// The back ends that a value of `arch` refers to.
-    pub(crate) fn asked_for(self, arch: Arch) -> impl Iterator<Item = &'static dyn Backend> {
+    pub(crate) fn matching(self, arch: Arch) -> impl Iterator<Item = &'static dyn Backend> {
         let of_any = move |b: &dyn Backend| arch == Arch::GPU && !self.is_host(b);
         self.entries.iter().copied().filter(move |b| of_any(*b) || b.name() == arch.name())
     }
@@ -194,8 +194,8 @@ impl Backends {
         };
         let (host, devices) = self.entries.split_at(self.entries.len().min(1));
         let any = [(Arch::GPU.name(), Arch::GPU)];
-        let undriven = self.undriven.iter().map(|name| (*name, Arch::new(name)));
-        host.iter().flat_map(own).chain(any).chain(devices.iter().flat_map(own)).chain(undriven).collect()
+        let unsupported = self.unsupported.iter().map(|name| (*name, Arch::new(name)));
+        host.iter().flat_map(own).chain(any).chain(devices.iter().flat_map(own)).chain(unsupported).collect()
     }
 
     /// The forms of code that some back end has.

@@ -129,7 +129,7 @@ impl GradientStore {
         loop {
             match self.allocate(&counted, count, &allocate) {
                 Ok(buffers) => {
-                    self.tell(&counted, count, lanes.neighbors, &buffers, slots)?;
+                    self.set_arguments(&counted, count, lanes.neighbors, &buffers, slots)?;
                     return Ok(buffers.into_iter().flatten().collect());
                 }
                 Err(Error::OutOfMemory { .. }) if count > 1 => count = count.div_ceil(2),
@@ -169,7 +169,7 @@ impl GradientStore {
         Ok(out)
     }
 
-    fn tell(
+    fn set_arguments(
         &self,
         counted: &Counted,
         lanes: u64,

@@ -17,7 +17,7 @@ pub(crate) fn open_device(config: &Config, packages: &[PathBuf]) -> Result<(Box<
     if config.arch != Arch::CPU {
         settings.device = config.chosen_device()?;
     }
-    for backend in config.backends.asked_for(config.arch) {
+    for backend in config.backends.matching(config.arch) {
         let opened = backend.open(&settings).and_then(|driver| {
             let target = driver.code_target();
             backend.code_generator().check_target(&target).map_err(|e| e.to_string())?;

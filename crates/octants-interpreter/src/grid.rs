@@ -121,9 +121,9 @@ impl<'a> Machine<'a> {
             return Ok(());
         }
         for threads in threads.chunks_mut(size) {
-            met |= self.meet_by_chance(threads);
+            met |= self.release_opportunistic(threads);
         }
-        if met { Ok(()) } else { Err(self.who_is_missing(threads)) }
+        if met { Ok(()) } else { Err(self.missing_thread_fault(threads)) }
     }
 
     fn meet_in_subgroup(&mut self, subgroup: u32, threads: &mut [Thread<'a>]) -> Result<bool, Fault> {
@@ -137,7 +137,7 @@ impl<'a> Machine<'a> {
                 self.pass_barrier(ThreadScope::Subgroup, subgroup);
                 threads.iter_mut().for_each(|t| self.resume(t, Value::Unit));
             }
-            Op::Subgroup(op, operands) if !is_by_chance(*op) => {
+            Op::Subgroup(op, operands) if !is_opportunistic(*op) => {
                 let values = self.exchange(*op, operands, threads).map_err(|(lane, what)| {
                     let v = threads[lane].waits_at.expect("it waits");
                     self.fault(&threads[lane], v, what)
@@ -214,9 +214,9 @@ impl<'a> Machine<'a> {
     }
 
     /// Lets those of a subgroup go on that wait at the same `all_here` or `is_whole`.
-    fn meet_by_chance(&mut self, threads: &mut [Thread<'a>]) -> bool {
+    fn release_opportunistic(&mut self, threads: &mut [Thread<'a>]) -> bool {
         let size = self.block.grid.subgroup_size as usize;
-        let chance = |t: &&Thread<'a>| matches!(operation_of(t), Some(Op::Subgroup(op, _)) if is_by_chance(*op));
+        let chance = |t: &&Thread<'a>| matches!(operation_of(t), Some(Op::Subgroup(op, _)) if is_opportunistic(*op));
         let Some(first) = threads.iter().find(chance) else { return false };
         let (here, op) = (place(first), operation(first));
         let together = || threads.iter().filter(|t| !t.has_ended && place(t) == here);
@@ -231,7 +231,7 @@ impl<'a> Machine<'a> {
     }
 
     /// A fault of a thread that waits, which names one that does not come.
-    fn who_is_missing(&self, threads: &[Thread<'a>]) -> Fault {
+    fn missing_thread_fault(&self, threads: &[Thread<'a>]) -> Fault {
         let waits = threads.iter().find(|t| t.waits_at.is_some()).expect("a thread has not ended");
         let here = place(waits);
         let other = threads.iter().find(|t| t.has_ended || place(t) != here);
@@ -248,7 +248,7 @@ impl<'a> Machine<'a> {
 }
 
 /// Threads may diverge before it.
-fn is_by_chance(op: SubgroupOp) -> bool {
+fn is_opportunistic(op: SubgroupOp) -> bool {
     matches!(op, SubgroupOp::AllHere | SubgroupOp::IsWhole)
 }
 

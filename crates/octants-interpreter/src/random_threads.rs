@@ -254,7 +254,7 @@ impl<'a> Generator<'a> {
             6 | 7 => self.exchange(),
             8 => self.vote(),
             9 => self.pass_around(),
-            10 => self.tell_all(),
+            10 => self.broadcast_value(),
             11 => self.update_together(),
             12 | 13 => {
                 let c = self.condition(Agreement::Block);
@@ -365,7 +365,7 @@ impl<'a> Generator<'a> {
     }
 
     /// One thread writes what all read.
-    fn tell_all(&mut self) {
+    fn broadcast_value(&mut self) {
         let v = self.value();
         let [yes, no] = [self.b.body.add_block(), self.b.body.add_block()];
         let one = self.dice.below(u64::from(self.block_dim)) as i64;
@@ -390,7 +390,7 @@ impl<'a> Generator<'a> {
 
     /// All threads update a few elements.
     fn update_together(&mut self) {
-        self.tell_all();
+        self.broadcast_value();
         let (v, mask) = (self.value(), self.int(BINS - 1));
         let bin = self.b.binary(BinaryOp::And, v, mask);
         let address = self.at(FEW, bin);

@@ -13,7 +13,7 @@ use octants_ir::insert_code::{bodies, rebuild_blocks};
 
 /// The position of a buffer's elements relative to another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Home {
+struct AliasTarget {
     buffer: BufferId,
     /// Which component of its elements; `None` for the whole.
     component: Option<u32>,
@@ -21,8 +21,8 @@ struct Home {
 
 /// Lets a kernel reach each element by one buffer. `aliases` are the arrays that are the same in the call.
 pub fn merge_aliased_buffers(kernel: &mut Kernel, aliases: &[Alias]) {
-    let homes = find_homes(kernel, aliases);
-    if homes.iter().all(Option::is_none) {
+    let targets = find_targets(kernel, aliases);
+    if targets.iter().all(Option::is_none) {
         return;
     }
     let buffers = std::mem::take(&mut kernel.buffers);
@@ -30,13 +30,14 @@ pub fn merge_aliased_buffers(kernel: &mut Kernel, aliases: &[Alias]) {
         rebuild_blocks(body, |b, v| {
             let inst = b.body.inst(v);
             if let Op::BufferAddr(own, indices) = &inst.op
-                && let Some(home) = homes[own.index()]
+                && let Some(target) = targets[own.index()]
             {
-                let (indices, element) = (indices.clone(), buffers[home.buffer.index()].elem.clone());
-                match home.component {
-                    None => b.body.inst_mut(v).op = Op::BufferAddr(home.buffer, indices),
+                let (indices, element) = (indices.clone(), buffers[target.buffer.index()].elem.clone());
+                match target.component {
+                    None => b.body.inst_mut(v).op = Op::BufferAddr(target.buffer, indices),
                     Some(i) => {
-                        let whole = b.push(Op::BufferAddr(home.buffer, indices), Type::Ref(Box::new(element.clone())));
+                        let whole =
+                            b.push(Op::BufferAddr(target.buffer, indices), Type::Ref(Box::new(element.clone())));
                         let path = component_path(b, &element, i);
                         b.body.inst_mut(v).op = Op::ElementAddr(whole, path);
                     }
@@ -47,7 +48,7 @@ pub fn merge_aliased_buffers(kernel: &mut Kernel, aliases: &[Alias]) {
     }
     kernel.buffers = buffers;
     for shadow_buffer in kernel.shadow_buffers.values_mut() {
-        if let Some(Home { buffer, component: None }) = homes[shadow_buffer.index()] {
+        if let Some(AliasTarget { buffer, component: None }) = targets[shadow_buffer.index()] {
             *shadow_buffer = buffer;
         }
     }
@@ -61,33 +62,33 @@ fn component_path(b: &mut Builder, element: &Type, i: u32) -> Vec<ValueId> {
     }
 }
 
-fn find_homes(kernel: &Kernel, aliases: &[Alias]) -> Vec<Option<Home>> {
+fn find_targets(kernel: &Kernel, aliases: &[Alias]) -> Vec<Option<AliasTarget>> {
     let ids = || (0..kernel.buffers.len() as u32).map(BufferId);
     let shadow_buffer = |b: BufferId| kernel.shadow_buffers.get(&b).copied();
-    let home = |b: BufferId, other: BufferId| {
-        let home = lies_in(&kernel.buffers, aliases, b, other)?;
+    let target = |b: BufferId, other: BufferId| {
+        let target = lies_in(&kernel.buffers, aliases, b, other)?;
         // Identical arrays are represented by the first one.
-        let is_first = home.component.is_some() || other < b;
+        let is_first = target.component.is_some() || other < b;
         let is_consistent = match (shadow_buffer(b), shadow_buffer(other)) {
             (None, None) => true,
-            (Some(own), Some(others)) if own == others => home.component.is_none(),
+            (Some(own), Some(others)) if own == others => target.component.is_none(),
             (Some(own), Some(others)) => {
-                lies_in(&kernel.buffers, aliases, own, others).is_some_and(|c| c.component == home.component)
+                lies_in(&kernel.buffers, aliases, own, others).is_some_and(|c| c.component == target.component)
             }
             _ => false,
         };
-        (is_first && is_consistent).then_some(home)
+        (is_first && is_consistent).then_some(target)
     };
-    ids().map(|b| ids().find_map(|other| home(b, other))).collect()
+    ids().map(|b| ids().find_map(|other| target(b, other))).collect()
 }
 
 /// The position of a buffer in another one, if it is the same memory or a component of it.
-fn lies_in(buffers: &[Buffer], aliases: &[Alias], b: BufferId, other: BufferId) -> Option<Home> {
+fn lies_in(buffers: &[Buffer], aliases: &[Alias], b: BufferId, other: BufferId) -> Option<AliasTarget> {
     let (own, whole) = (&buffers[b.index()], &buffers[other.index()]);
     if b == other || own.ndim != whole.ndim {
         return None;
     }
-    let found = |component| Some(Home { buffer: other, component });
+    let found = |component| Some(AliasTarget { buffer: other, component });
     match (&own.layout, &whole.layout) {
         (
             Layout::Dense { shape, offset, components: mine },

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use octants_engine::frontend::Reach;
 use octants_engine::ir::{AutodiffMode, Type};
-use octants_engine::runtime::{HostArray, KeptCounters, LaunchOrder};
+use octants_engine::runtime::{CounterSnapshot, HostArray, LaunchOrder};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat};
@@ -85,7 +85,7 @@ pub struct Follows {
     /// The set of launches that it belongs to.
     pub order: Option<Arc<LaunchOrder>>,
     /// The kernel's counters when its forward launch began.
-    pub counters: Arc<KeptCounters>,
+    pub counters: Arc<CounterSnapshot>,
 }
 
 /// Where an argument is, for messages.

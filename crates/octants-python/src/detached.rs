@@ -54,12 +54,12 @@ pub fn leave() {
 pub fn come_back() {
     LAUNCHING.fetch_sub(1, Ordering::SeqCst);
     if HOLDING.load(Ordering::SeqCst) > 0 {
-        tell();
+        notify();
     }
 }
 
 #[cold]
-fn tell() {
+fn notify() {
     drop(compiling());
     CHANGED.notify_all();
 }
@@ -150,7 +150,7 @@ pub fn pause_for_fork(py: Python<'_>, launches: bool) {
 pub fn resume_after_fork() {
     HOLDING.fetch_sub(1, Ordering::SeqCst);
     FORKING.fetch_sub(1, Ordering::SeqCst);
-    tell();
+    notify();
 }
 
 /// In a child process: forgets the threads, which are the parent's.

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::package::Package;
-use crate::program::{self, Program, keep_printed};
+use crate::program::{self, Program, collect_printed};
 use crate::program_functions::{option_value, sync_one};
 use crate::stream::{OnDevice, enter_device, leave_device};
 use crate::{detached, errors, plain_python, races};
@@ -174,7 +174,7 @@ pub fn open_device(py: Python<'_>, name: &str, options: Option<&Bound<'_, PyDict
     options.set(py, &mut config)?;
     let packages: Vec<PathBuf> = py.import("sys")?.getattr("path")?.extract().unwrap_or_default();
     let beside = default.clone();
-    let made = detached::working(py, || Session::beside(&beside.session, config, Arc::new(keep_printed), &packages));
+    let made = detached::working(py, || Session::beside(&beside.session, config, Arc::new(collect_printed), &packages));
     let session = made.map_err(|e| errors::from_engine(py, e))?;
     races::collect_of(&session);
     for notice in session.take_warnings() {

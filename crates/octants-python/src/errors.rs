@@ -76,7 +76,7 @@ pub fn race_parts(race: &Race) -> RaceParts<'_> {
         race.index.as_deref(),
         side_parts(&race.first),
         side_parts(&race.second),
-        &race.cure,
+        &race.fix,
     )
 }
 

@@ -4,7 +4,7 @@
 //! [`call`] is that path, with [`launch_request`] and [`bind_arguments`]; [`repeat`] is the short path for dataclasses
 //! that are passed again. [`compile`] finds or compiles specializations; [`check_devices`] rejects those that mix
 //! devices. [`recorded_launch`] serves tapes and [`see_launches`] manual gradients, both with [`take_trip_counts`].
-//! [`methods`] are the methods that Python calls, [`unmade_call`] compiles without launching, and [`refusals`] holds
+//! [`methods`] are the methods that Python calls, [`prepared_call`] compiles without launching, and [`refusals`] holds
 //! the errors for unsupported arguments.
 
 mod bind_arguments;
@@ -13,6 +13,7 @@ mod check_devices;
 mod compile;
 mod launch_request;
 mod methods;
+mod prepared_call;
 mod recorded_launch;
 mod refusals;
 mod repeat;
@@ -20,7 +21,6 @@ mod resume;
 mod see_launches;
 mod split_launch;
 mod take_trip_counts;
-mod unmade_call;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,9 +31,9 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
 pub use self::call::last_task_count;
+pub use self::prepared_call::PreparedCall;
 pub use self::recorded_launch::RecordedLaunch;
 use self::repeat::Repeats;
-pub use self::unmade_call::UnmadeCall;
 use crate::annotation::ParamKind;
 use crate::flattened::Flattened;
 use crate::func::Wrapped;

@@ -105,7 +105,7 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     kernel::call_as_methods(m.py());
     m.add_class::<kernel::RecordedLaunch>()?;
     m.add_class::<gradient_order::GradientOrder>()?;
-    m.add_class::<kernel::UnmadeCall>()?;
+    m.add_class::<kernel::PreparedCall>()?;
     m.add_function(wrap_pyfunction!(kernel::last_task_count, m)?)?;
     m.add_class::<inspection::Inspection>()?;
     m.add_function(wrap_pyfunction!(inspection::code_targets, m)?)?;

@@ -244,7 +244,7 @@ static PRINTED: Renewable<String> = Renewable::new(String::new());
 static ANYTHING_PRINTED: AtomicBool = AtomicBool::new(false);
 
 /// Collects what kernels print, on any thread, without the interpreter.
-pub fn keep_printed(text: &str) {
+pub fn collect_printed(text: &str) {
     PRINTED.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
     ANYTHING_PRINTED.store(true, Ordering::Release);
 }

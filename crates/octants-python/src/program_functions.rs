@@ -16,7 +16,8 @@ use crate::back_ends::backends;
 use crate::interpreter::Interpreter;
 use crate::names::text_attribute;
 use crate::program::{
-    Program, all, begin, cancel_work, current, current_epoch, current_serial, end, keep_printed, require, write_printed,
+    Program, all, begin, cancel_work, collect_printed, current, current_epoch, current_serial, end, require,
+    write_printed,
 };
 use crate::waiting::interruptible;
 use crate::{detached, errors, races};
@@ -70,7 +71,7 @@ pub fn init(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Vec
     let is_overridden = of_environment != usual && of_environment != config.arch;
     let packages: Vec<PathBuf> = py.import("sys")?.getattr("path")?.extract().unwrap_or_default();
     end_program(py)?;
-    let made = detached::working(py, || Session::new(config, Arc::new(keep_printed), &packages));
+    let made = detached::working(py, || Session::new(config, Arc::new(collect_printed), &packages));
     let session = made.map_err(|e| errors::from_engine(py, e))?;
     races::collect_of(&session);
     let mut notices = session.take_warnings();

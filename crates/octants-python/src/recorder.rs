@@ -35,7 +35,7 @@ pub fn record_calls(py: Python<'_>) -> PyResult<Recorder> {
     let mut config = Config::new(backends());
     let off = config.set("offline_cache", &OptionValue::Bool(false));
     let driver = RecordingDriver::new(log.clone());
-    let session = off.and_then(|()| Session::on(driver, config, Arc::new(program::keep_printed)));
+    let session = off.and_then(|()| Session::on(driver, config, Arc::new(program::collect_printed)));
     let session = session.map_err(|e| errors::from_engine(py, e))?;
     detached::working(py, || program::replace(Some(session), &Patient));
     Ok(Recorder(log))

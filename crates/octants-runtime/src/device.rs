@@ -255,7 +255,7 @@ impl Device {
     ) -> Result<Option<Results>> {
         if let Some(lanes) = self.0.lanes.get()
             && arrays.is_empty()
-            && caller.conductor().is_none()
+            && caller.dispatcher().is_none()
             && lanes.take(stream)
         {
             // SAFETY: the caller's contract.

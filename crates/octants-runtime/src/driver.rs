@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use octants_artifact::{Artifact, CodeTarget};
 
-use crate::conductor::Conductor;
+use crate::dispatcher::Dispatcher;
 use crate::error::{ErrorKind, Result};
 use crate::kernel_meta::KernelMeta;
 use crate::pattern::Pattern;
@@ -126,7 +126,7 @@ pub trait Caller {
     }
 
     /// Who runs the tasks of a kernel on split arrays.
-    fn conductor(&self) -> Option<&dyn Conductor> {
+    fn dispatcher(&self) -> Option<&dyn Dispatcher> {
         None
     }
 }
@@ -166,7 +166,7 @@ pub struct Launch<'a> {
     /// counts are not needed.
     pub rounds: DevicePtr,
     /// Where a device that evaluates checkpoints writes the one at which the launch ends.
-    pub end: EndWords,
+    pub end: CheckpointWords,
     /// Whether it was launched from a running task, and so must not wait for other tasks.
     pub nested: bool,
     /// Receives assertion failures of the stream. A driver without callbacks records them here before a call that waits
@@ -181,16 +181,16 @@ pub struct Launch<'a> {
 /// Two words of 64 bits, for the number, counted from 1, of the checkpoint where a launch ends. The device sets them to
 /// zero first, and leaves them zero if the launch does not end at a checkpoint. Null if the kernel has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct EndWords {
+pub struct CheckpointWords {
     /// In the frame.
     pub in_frame: DevicePtr,
     /// In memory that the host can reach too.
     pub for_host: DevicePtr,
 }
 
-impl EndWords {
+impl CheckpointWords {
     /// No words.
-    pub const NONE: EndWords = EndWords { in_frame: DevicePtr(0), for_host: DevicePtr(0) };
+    pub const NONE: CheckpointWords = CheckpointWords { in_frame: DevicePtr(0), for_host: DevicePtr(0) };
 }
 
 impl Launch<'_> {

@@ -60,7 +60,7 @@ impl<'a> Fork<'a> {
                 }
                 Err(e) => {
                     // Without the event no one could wait for its work on the device: it is waited for here.
-                    pool.lose(worker, driver);
+                    pool.discard(worker, driver);
                     end = end.and(Err(e));
                 }
             }
@@ -70,9 +70,9 @@ impl<'a> Fork<'a> {
         }
         // SAFETY: as in `new`.
         match unsafe { self.device.wait_events(self.stream, &joins) } {
-            Ok(()) => joined.into_iter().for_each(|w| pool.put_back(w)),
+            Ok(()) => joined.into_iter().for_each(|w| pool.release(w)),
             Err(e) => {
-                joined.into_iter().for_each(|w| pool.lose(w, driver));
+                joined.into_iter().for_each(|w| pool.discard(w, driver));
                 end = end.and(Err(e));
             }
         }

@@ -9,7 +9,7 @@ use octants_artifact::Key;
 pub use octants_artifact::Pointer;
 
 use crate::cores::DeviceCore;
-use crate::driver::{DevicePtr, EndWords, ModuleHandle, TaskHandle};
+use crate::driver::{CheckpointWords, DevicePtr, ModuleHandle, TaskHandle};
 use crate::kernel_meta::KernelMeta;
 use crate::scratch::Room;
 use crate::sections::{Section, conditions_at_once};
@@ -129,9 +129,9 @@ impl LoadedKernel {
     }
 
     /// The addresses at which the device stores the checkpoint that ends a launch, given its frame and results.
-    pub(crate) fn end_in(&self, frame: DevicePtr, result: DevicePtr) -> EndWords {
-        let words = |at| EndWords { in_frame: DevicePtr(frame.0 + at), for_host: self.condition_at(result, 0) };
-        self.end_at.map_or(EndWords::NONE, words)
+    pub(crate) fn checkpoint_words(&self, frame: DevicePtr, result: DevicePtr) -> CheckpointWords {
+        let words = |at| CheckpointWords { in_frame: DevicePtr(frame.0 + at), for_host: self.condition_at(result, 0) };
+        self.end_at.map_or(CheckpointWords::NONE, words)
     }
 
     /// Bytes of result slots of a kernel with these sections, on this device.

@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex};
 
 use crate::buffer::Buffer;
 use crate::cores::DeviceCore;
+use crate::counter_snapshot::CounterSnapshot;
 use crate::driver::Patient;
 use crate::error::Result;
 use crate::event::Event;
-use crate::kept_counters::KeptCounters;
 use crate::kernel::LoadedKernel;
 use crate::report::lock;
 use crate::stream::Stream;
@@ -80,7 +80,7 @@ impl LaunchOrder {
     pub fn launch<T, E: From<crate::DeviceError>>(
         &self,
         stream: &Stream,
-        (kernel, args, counters): (&LoadedKernel, &[u64], &KeptCounters),
+        (kernel, args, counters): (&LoadedKernel, &[u64], &CounterSnapshot),
         launch: impl FnOnce() -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
         if self.device.immediate {

@@ -12,9 +12,9 @@
 //!
 //! Reading order: [`error`], [`kernel_meta`], [`driver`], `cores` (the state behind all handles), [`device`],
 //! [`buffer`], `free_after`, `sections`, [`kernel`], [`capture`], [`captured_graph`], [`stream`], `track_uses`,
-//! [`event`], [`concurrency`], `conductor`, [`kept_counters`], [`launch_order`], [`worker_pool`], `fork`, [`pattern`],
-//! `transfer`, [`sparse`], `foreign`, `host_work`, `peer_waits`, `peer_copies`, `assemble`, [`race`], `race_at_site`,
-//! [`races`], [`witness`], `watch_launches`, [`profile`], `measure`, [`profiler`], [`report`], [`render_site`],
+//! [`event`], [`concurrency`], `dispatcher`, [`counter_snapshot`], [`launch_order`], [`worker_pool`], `fork`,
+//! [`pattern`], `transfer`, [`sparse`], `foreign`, `host_work`, `peer_waits`, `peer_copies`, `assemble`, [`race`],
+//! `race_at_site`, [`races`], [`witness`], `watch_launches`, [`profile`], `measure`, [`profiler`], [`report`], [`render_site`],
 //! `site_messages`, [`nesting`], `poll`, `interruptible_wait`, [`renewable`]. The modules `scratch`, `staging`,
 //! `stage_arguments`, `channel`, `drain_log` and `adopted` also belong to streams.
 
@@ -25,9 +25,10 @@ pub mod capture;
 pub mod captured_graph;
 mod channel;
 pub mod concurrency;
-mod conductor;
 mod cores;
+pub mod counter_snapshot;
 pub mod device;
+mod dispatcher;
 mod drain_log;
 pub mod driver;
 pub mod error;
@@ -37,7 +38,6 @@ mod fork;
 mod free_after;
 mod host_work;
 mod interruptible_wait;
-pub mod kept_counters;
 pub mod kernel;
 pub mod kernel_meta;
 pub mod launch_order;
@@ -73,15 +73,16 @@ pub use buffer::{Buffer, HostAccess, PinnedBuffer, Version};
 pub use capture::Capture;
 pub use captured_graph::CapturedGraph;
 pub use concurrency::Decision;
-pub use conductor::Conductor;
+pub use counter_snapshot::CounterSnapshot;
 pub use device::{Device, DeviceConfig};
+pub use dispatcher::Dispatcher;
 pub use driver::{
-    Caller, Contents, DevicePtr, Driver, EndWords, EventHandle, Factors, GraphHandle, GraphPart, Launch, MatrixRows,
-    ModuleHandle, PartWork, Patient, Peer, ProductCalls, RealType, SolverCalls, SparseWork, StreamHandle, TaskHandle,
+    Caller, CheckpointWords, Contents, DevicePtr, Driver, EventHandle, Factors, GraphHandle, GraphPart, Launch,
+    MatrixRows, ModuleHandle, PartWork, Patient, Peer, ProductCalls, RealType, SolverCalls, SparseWork, StreamHandle,
+    TaskHandle,
 };
 pub use error::{DeviceError, ErrorKind, Result};
 pub use event::Event;
-pub use kept_counters::KeptCounters;
 pub use kernel::{LoadedKernel, Pointer};
 pub use kernel_meta::KernelMeta;
 pub use launch_order::LaunchOrder;

@@ -86,7 +86,7 @@ pub fn set_concurrency(concurrent: Option<bool>) -> Option<bool> {
 }
 
 /// True when this thread's nested launches are queued, for it runs no task.
-pub(crate) fn conducting() -> bool {
+pub(crate) fn is_dispatching() -> bool {
     MARKS.with(Cell::get) & CONDUCTING != 0
 }
 
@@ -137,7 +137,7 @@ impl Inside {
 
     /// Marks this thread, which launches and runs no task, as one whose launches go between those of its own launch's
     /// tasks: they are queued there on a device with queues.
-    pub(crate) fn conduct() -> Inside {
+    pub(crate) fn dispatch() -> Inside {
         Inside(MARKS.with(|c| c.replace(c.get() | INSIDE | CONDUCTING)))
     }
 }
@@ -163,12 +163,12 @@ mod tests {
                 let _inner = Inside::enter();
                 assert!(inside() && !is_plain());
             }
-            assert!(inside() && !conducting());
+            assert!(inside() && !is_dispatching());
             {
-                let _conducts = Inside::conduct();
-                assert!(inside() && conducting());
+                let _conducts = Inside::dispatch();
+                assert!(inside() && is_dispatching());
                 let _runs_a_task = Inside::enter();
-                assert!(inside() && !conducting());
+                assert!(inside() && !is_dispatching());
             }
         }
         assert!(!inside() && is_plain());

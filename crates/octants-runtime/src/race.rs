@@ -16,7 +16,7 @@ pub struct Race {
     /// The later one.
     pub second: RaceAccess,
     /// How to remove the race: the missing wait, atomic or option.
-    pub cure: String,
+    pub fix: String,
 }
 
 /// The kind of the unordered work.
@@ -100,7 +100,7 @@ impl Race {
         if (&first.at, first.touch.name()) > (&second.at, second.touch.name()) {
             (first, second) = (second, first);
         }
-        Race { index: None, cure: String::new(), first, second, ..self.clone() }
+        Race { index: None, fix: String::new(), first, second, ..self.clone() }
     }
 }
 
@@ -114,7 +114,7 @@ impl fmt::Display for Race {
         writeln!(f, ": {} access it in undefined order", self.kind.subject())?;
         writeln!(f, "  {}", self.first)?;
         writeln!(f, "  {}", self.second)?;
-        write!(f, "  help: {}", self.cure)
+        write!(f, "  help: {}", self.fix)
     }
 }
 

@@ -31,9 +31,9 @@ impl Race {
         }
         let mut accesses = accesses.into_iter();
         let [first, second] = [(); 2].map(|()| accesses.next().unwrap_or_else(|| access("", "an iteration")));
-        let cure = told_cure.unwrap_or_else(|| cure(first.touch, second.touch).into());
+        let fix = told_cure.unwrap_or_else(|| fix(first.touch, second.touch).into());
         let kind = if group.is_some() { RaceKind::Sections } else { RaceKind::Iterations };
-        Race { kind, buffer, index: Some(index), first, second, cure }
+        Race { kind, buffer, index: Some(index), first, second, fix }
     }
 }
 
@@ -48,7 +48,7 @@ fn access(text: &str, by: &str) -> RaceAccess {
     RaceAccess { touch, at: at.into(), by: by.into(), launched_at: None }
 }
 
-fn cure(first: Touch, second: Touch) -> &'static str {
+fn fix(first: Touch, second: Touch) -> &'static str {
     match (first, second) {
         (Touch::Write, Touch::Write) => {
             "let each iteration write different elements, update them by one atomic operation such as \
@@ -80,6 +80,6 @@ mod tests {
         assert_eq!((race.buffer.as_str(), race.index), ("x", Some(vec![7])));
         assert_eq!((race.first.touch, race.first.at.as_str()), (Touch::Read, "a.py:2"));
         assert_eq!((race.second.touch, race.second.at.as_str()), (Touch::Update, "a b.py:4"));
-        assert!(race.cure.starts_with("use the value"), "{}", race.cure);
+        assert!(race.fix.starts_with("use the value"), "{}", race.fix);
     }
 }

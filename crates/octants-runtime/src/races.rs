@@ -73,7 +73,7 @@ mod tests {
             index: Some(vec![index]),
             first: access(Touch::Write, "a.py:3"),
             second: access(Touch::Read, "a.py:4"),
-            cure: "serialize".into(),
+            fix: "serialize".into(),
         }
     }
 

@@ -192,7 +192,7 @@ pub(crate) unsafe fn stage(
             // SAFETY: the stream is alive. Copies of what was noted may be queued.
             let _ = unsafe { core.driver.synchronize(stream) };
         }
-        staged.block.take().into_iter().for_each(|block| _ = scratch.staging.give_back(&*core.driver, stream, block));
+        staged.block.take().into_iter().for_each(|block| _ = scratch.staging.release(&*core.driver, stream, block));
         return Err(error);
     }
     Ok(staged)
@@ -215,8 +215,10 @@ impl Staged {
             return Ok(());
         }
         let mut aparts: Vec<Apart> = Vec::new();
-        let twin = match &mut self.block {
-            Some(block) if self.pinned && !shared => block.twin(&*core.driver, stream).map_err(|e| core.explain(e))?,
+        let device_copy = match &mut self.block {
+            Some(block) if self.pinned && !shared => {
+                block.device_copy(&*core.driver, stream).map_err(|e| core.explain(e))?
+            }
             _ => None,
         };
         let pinned = self.block.as_ref().filter(|_| self.pinned);
@@ -244,11 +246,11 @@ impl Staged {
             // SAFETY: the sizes are those placed above, and the sources stay as they are: pinned until the block's
             // event, the host's own until the launch has waited.
             _ => unsafe {
-                let copies = match twin {
-                    Some(twin) => twin,
+                let copies = match device_copy {
+                    Some(device_copy) => device_copy,
                     None => core.driver.allocate(Some(stream), bytes, Contents::Any).map_err(|e| core.explain(e))?,
                 };
-                self.copies = Some(Copies { at: copies, own: twin.is_none().then_some(bytes) });
+                self.copies = Some(Copies { at: copies, own: device_copy.is_none().then_some(bytes) });
                 match pinned {
                     Some(block) => {
                         core.driver.copy_to_device(stream, copies, block.memory.0 as *const u8, bytes)?;
@@ -314,7 +316,7 @@ impl Staged {
             }
         }
         if let Some(block) = self.block.take_if(|_| !self.waits) {
-            end = end.and(scratch.staging.give_back(&*core.driver, stream, block));
+            end = end.and(scratch.staging.release(&*core.driver, stream, block));
         }
         end
     }
@@ -357,7 +359,7 @@ impl Staged {
         }
         match block {
             Some(block) if done => scratch.staging.put_idle(block),
-            Some(block) => _ = scratch.staging.give_back(&*core.driver, stream, block),
+            Some(block) => _ = scratch.staging.release(&*core.driver, stream, block),
             None => {}
         }
     }

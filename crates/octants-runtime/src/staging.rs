@@ -27,7 +27,7 @@ pub(crate) struct Block {
     bytes: u64,
     event: EventHandle,
     /// Device memory for its contents, allocated when first needed.
-    twin: Option<DevicePtr>,
+    device_copy: Option<DevicePtr>,
 }
 
 impl Block {
@@ -36,23 +36,23 @@ impl Block {
         let event = driver.create_event(false)?;
         // SAFETY: the size is not zero; the event was made above and is not used.
         let memory = unsafe { driver.allocate_pinned(bytes).inspect_err(|_| driver.destroy_event(event))? };
-        Ok(Block { memory, bytes, event, twin: None })
+        Ok(Block { memory, bytes, event, device_copy: None })
     }
 
     /// Device memory for its contents, valid while the caller holds the block; `None` for a large one.
-    pub(crate) fn twin(&mut self, driver: &dyn Driver, stream: StreamHandle) -> Result<Option<DevicePtr>> {
-        if self.twin.is_none() && self.bytes <= MOST_TWIN {
+    pub(crate) fn device_copy(&mut self, driver: &dyn Driver, stream: StreamHandle) -> Result<Option<DevicePtr>> {
+        if self.device_copy.is_none() && self.bytes <= MOST_TWIN {
             // SAFETY: the stream is alive; the block is used by work of that stream only.
-            self.twin = Some(unsafe { driver.allocate(Some(stream), self.bytes, Contents::Any)? });
+            self.device_copy = Some(unsafe { driver.allocate(Some(stream), self.bytes, Contents::Any)? });
         }
-        Ok(self.twin)
+        Ok(self.device_copy)
     }
 
     fn destroy(self, driver: &dyn Driver) {
         // SAFETY: made by this driver; no work uses it any more.
         unsafe {
-            if let Some(twin) = self.twin {
-                driver.free(StreamHandle(0), twin, self.bytes);
+            if let Some(device_copy) = self.device_copy {
+                driver.free(StreamHandle(0), device_copy, self.bytes);
             }
             driver.free_pinned(self.memory, self.bytes);
             driver.destroy_event(self.event);
@@ -112,7 +112,7 @@ impl Staging {
     }
 
     /// Takes a block back once the work queued on `stream` until now is done. An error means that this was waited for.
-    pub(crate) fn give_back(&mut self, driver: &dyn Driver, stream: StreamHandle, block: Block) -> Result<()> {
+    pub(crate) fn release(&mut self, driver: &dyn Driver, stream: StreamHandle, block: Block) -> Result<()> {
         // SAFETY: the stream is alive, the event is the block's.
         let recorded = unsafe { driver.record_event(stream, block.event) };
         if recorded.is_ok() {

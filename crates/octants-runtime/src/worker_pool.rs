@@ -71,7 +71,7 @@ impl Worker {
 }
 
 #[derive(Default)]
-struct Shelf {
+struct FreeList {
     /// Last in, first out: the stream used last is the warmest.
     idle: Vec<Worker>,
     created: u64,
@@ -81,7 +81,7 @@ struct Shelf {
 
 /// A device's worker streams: as many as were ever needed at one time.
 #[derive(Default)]
-pub(crate) struct WorkerPool(Mutex<Shelf>);
+pub(crate) struct WorkerPool(Mutex<FreeList>);
 
 impl WorkerPool {
     pub(crate) fn stats(&self) -> PoolStats {
@@ -111,13 +111,13 @@ impl WorkerPool {
         Ok(worker)
     }
 
-    pub(crate) fn put_back(&self, worker: Worker) {
+    pub(crate) fn release(&self, worker: Worker) {
         let mut s = lock(&self.0);
         s.in_use -= 1;
         s.idle.push(worker);
     }
 
-    pub(crate) fn lose(&self, worker: Worker, driver: &dyn Driver) {
+    pub(crate) fn discard(&self, worker: Worker, driver: &dyn Driver) {
         lock(&self.0).in_use -= 1;
         worker.destroy(driver);
     }

@@ -54,7 +54,7 @@ use number_draws::number_draws;
 use plan::Plan;
 use rates::{Rates, ThreadCode};
 use split_structs::split_structs;
-use values::find_crossing;
+use values::find_storage;
 
 /// Threads of a block if the program does not specify it.
 const BLOCK_DIM: u32 = 64;
@@ -125,10 +125,9 @@ fn form(program: &mut Program, number: usize, spaces: &[MemorySpace], of: &Sched
     };
     let rates = Rates::of(&code);
     let plan = Plan::of(&code, &rates);
-    let crossing = find_crossing(&code, &rates, &plan);
+    let storage = find_storage(&code, &rates, &plan);
     // LLVM keeps in registers what only one version of the code touches, at known indices.
-    let slots =
-        versions_of(&code).iter().map(|fill| (*fill, add_slots(&mut program.buffers, &code, &rates, &crossing)));
+    let slots = versions_of(&code).iter().map(|fill| (*fill, add_slots(&mut program.buffers, &code, &rates, &storage)));
     let slots: Vec<(Fill, Slots)> = slots.collect();
 
     let mut b = Builder::new();
@@ -149,7 +148,7 @@ fn form(program: &mut Program, number: usize, spaces: &[MemorySpace], of: &Sched
     let emit = |b: Builder, fill: Fill, here| {
         let slots = slots.iter().find(|(of, _)| *of == fill);
         let (_, slots) = slots.expect("compiler bug: a version without memory");
-        Emitter::new((&code, &rates, &plan), (&crossing, slots), b, fill, here).block()
+        Emitter::new((&code, &rates, &plan), (&storage, slots), b, fill, here).block()
     };
     let mut rewritten = versions(b, &code, (of_blocks, count, blocks), &emit);
     remove_unused(&mut rewritten);

@@ -21,7 +21,7 @@ def compile(kernel: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
 
     Only the element type and the number of axes of arrays matter, so small arrays suffice.
     """
-    _octants.UnmadeCall(kernel, args, kwargs).compile()
+    _octants.PreparedCall(kernel, args, kwargs).compile()
 
 
 def precompile(
@@ -36,14 +36,14 @@ def precompile(
     `background=True` it returns immediately, and the result's `wait` does so. `progress` shows a progress bar on
     standard error; the default is to show it if that is a terminal and the function waits. `threads` is the number of
     kernels compiled at a time, by default one per processor."""
-    unmade = [_unmade(call) for call in calls]
+    prepared = [_prepared(call) for call in calls]
     if threads is not None and threads < 1:
         raise ValueError(f"threads must be at least 1, not {threads}")
     if not _octants.is_initialized():
         raise OctantsRuntimeError("call qd.init() before qd.precompile()")
     if progress is None:
         progress = not background and sys.stderr is not None and sys.stderr.isatty()
-    made = Precompilation(unmade, threads or os.cpu_count() or 1, sys.stderr if progress else None)
+    made = Precompilation(prepared, threads or os.cpu_count() or 1, sys.stderr if progress else None)
     if not background:
         made.wait()
     return made
@@ -52,7 +52,7 @@ def precompile(
 class Precompilation:
     """A running precompilation. Made by `octants.precompile`."""
 
-    def __init__(self, calls: Sequence[_octants.UnmadeCall], threads: int, progress: TextIO | None) -> None:
+    def __init__(self, calls: Sequence[_octants.PreparedCall], threads: int, progress: TextIO | None) -> None:
         self._calls = calls
         self._program = _octants.generation()
         self._serial = _octants.program_serial()
@@ -135,13 +135,13 @@ class Precompilation:
         self._progress.flush()
 
 
-def _unmade(call: Any) -> _octants.UnmadeCall:
+def _prepared(call: Any) -> _octants.PreparedCall:
     if isinstance(call, functools.partial):
-        return _octants.UnmadeCall(call.func, call.args, call.keywords)
+        return _octants.PreparedCall(call.func, call.args, call.keywords)
     if isinstance(call, (tuple, list)):
         if not call:
             raise OctantsTypeError(
                 "each call to precompile must be a tuple of a kernel and its arguments, got an empty tuple"
             )
-        return _octants.UnmadeCall(call[0], tuple(call[1:]))
-    return _octants.UnmadeCall(call, ())
+        return _octants.PreparedCall(call[0], tuple(call[1:]))
+    return _octants.PreparedCall(call, ())

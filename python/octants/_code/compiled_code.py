@@ -65,7 +65,7 @@ def inspect(
     dictionary."""
     if isinstance(arch, Arch):
         arch = arch.name
-    seen = _octants.UnmadeCall(kernel, args, kwargs).inspect()
+    seen = _octants.PreparedCall(kernel, args, kwargs).inspect()
 
     def one(form: str) -> str | bytes:
         code, _ = seen.emit(form, arch, target)

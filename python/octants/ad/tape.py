@@ -127,7 +127,7 @@ class Tape(Scope):
             self._check.run(self._on_devices())
         for func, _ in self.calls:
             if isinstance(func, _HostWrite):
-                func.give_back()
+                func.restore_gradient()
 
     def _grad_on_streams(self, launches: list[_octants.RecordedLaunch]) -> None:
         """Runs the gradient of each launch on the launch's stream, after the gradients that use the same memory.
@@ -190,7 +190,7 @@ class _HostWrite:
             self.gradient = of_element * 1 if self.component is None else of_element[self.component]
         set_zero(gradient, self.key, self.component)
 
-    def give_back(self) -> None:
+    def restore_gradient(self) -> None:
         """Adds back the gradient of the stored values. No earlier launch contributed to it."""
         gradient = self.whole.grad
         if not self.is_element:

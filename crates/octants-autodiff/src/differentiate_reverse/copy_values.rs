@@ -14,7 +14,7 @@ impl Emitter<'_> {
         if let Some(copy) = self.copy_in_sight(v) {
             return copy;
         }
-        if is_made_anew(&self.source().inst(v).op) {
+        if is_rematerialized(&self.source().inst(v).op) {
             return self.copy(v);
         }
         match self.latest_copy(v) {
@@ -87,7 +87,7 @@ impl Emitter<'_> {
 }
 
 /// Cheaper made again than carried along.
-fn is_made_anew(op: &Op) -> bool {
+fn is_rematerialized(op: &Op) -> bool {
     matches!(
         op,
         Op::Const(_)

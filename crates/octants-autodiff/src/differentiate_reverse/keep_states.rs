@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use octants_analysis::known_int;
 use octants_ir::{BinaryOp, Body, BufferId, Builder, Local, LocalId, Op, Scalar, Type, ValueId};
 
-use super::Kept;
+use super::StoredState;
 use super::plan_sweeps::Plan;
 use super::store_arguments::{StoreArguments, WORDS};
 use super::sweep_state::{Stack, Store};
@@ -292,7 +292,7 @@ pub(super) fn uses_store_within(plan: &Plan, block: octants_ir::BlockId) -> bool
 
 /// The variables that go to the store, and the loops that keep them; `lengths` are those of the blocks of loops that
 /// are cut.
-pub(super) fn kept_in_store(plan: &Plan, lengths: &HashMap<ValueId, u32>) -> Vec<Kept> {
+pub(super) fn stored_states(plan: &Plan, lengths: &HashMap<ValueId, u32>) -> Vec<StoredState> {
     let mut out = Vec::new();
     plan.body.visit(plan.body.root, &mut |v, inst| {
         if uses_store(plan, v) {
@@ -300,7 +300,7 @@ pub(super) fn kept_in_store(plan: &Plan, lengths: &HashMap<ValueId, u32>) -> Vec
                 let Local { name, ty } = &plan.body.locals[l.index()];
                 let bytes = ty.leaves().iter().map(|s| if word_class(*s) == 0 { 4 } else { 8 }).sum();
                 let every = lengths.get(&v).copied().unwrap_or(1);
-                Kept { name: name.clone(), span: inst.span, bytes, every }
+                StoredState { name: name.clone(), span: inst.span, bytes, every }
             };
             out.extend(plan.loops[&v].kept.iter().map(of));
         }

@@ -51,7 +51,7 @@ use count_words::{count_words, need_of_count};
 use emit_sweeps::Emitter;
 pub(crate) use find_active_values::varied_values;
 use find_active_values::{Activity, refuse_unsupported};
-use keep_states::{any_uses_store, kept_in_store};
+use keep_states::{any_uses_store, stored_states};
 use plan_sweeps::Plan;
 pub use record_trip_counts::may_record_trip_counts;
 use reverse_extremes::refuse_rounded_extremes;
@@ -69,12 +69,12 @@ pub struct StoreNeed {
     /// bits, of 64), words of the root (of 32 bits, of 64).
     pub count: Kernel,
     /// What is kept in the store.
-    pub kept: Vec<Kept>,
+    pub kept: Vec<StoredState>,
 }
 
 /// A variable whose value at the start of each iteration of a loop is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct StoredState {
     /// The variable.
     pub name: String,
     /// The loop.
@@ -158,6 +158,6 @@ fn emit_adjoint(
     kernel.body = Emitter::new(plan, gradients, &kernel.buffers, Store::new(arguments)).root();
     Ok(arguments.zip(counted).map(|(arguments, need)| {
         let count = count_words(plan, &need, kernel);
-        StoreNeed { arguments, count, kept: kept_in_store(plan, lengths) }
+        StoreNeed { arguments, count, kept: stored_states(plan, lengths) }
     }))
 }

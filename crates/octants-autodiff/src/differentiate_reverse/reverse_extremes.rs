@@ -29,7 +29,7 @@ pub(super) fn refuse_rounded_extremes(plan: &Plan) -> Result<(), Box<Diagnostic>
             && is_extreme(op)
             && plan.activity.works(v)
             && found.is_none()
-            && !comes_out_the_same(plan, x, false, &mut HashSet::new())
+            && !is_bitwise_reproducible(plan, x, false, &mut HashSet::new())
         {
             let message = format!(
                 "the gradient of atomic_{0}() must find the value that was the {0}imum, but recomputing this value may \
@@ -49,7 +49,7 @@ pub(super) fn refuse_rounded_extremes(plan: &Plan) -> Result<(), Box<Diagnostic>
 
 /// A value is the same to the bit wherever it is computed: what memory holds, chosen and rearranged, and, unless
 /// `exact`, added or multiplied once. Locals in `seen` are being looked at.
-fn comes_out_the_same(plan: &Plan, v: ValueId, exact: bool, seen: &mut HashSet<(LocalId, bool)>) -> bool {
+fn is_bitwise_reproducible(plan: &Plan, v: ValueId, exact: bool, seen: &mut HashSet<(LocalId, bool)>) -> bool {
     let body = plan.body;
     let inst = body.inst(v);
     if !inst.ty.leaves().iter().any(|s| s.is_float()) {
@@ -85,15 +85,15 @@ fn comes_out_the_same(plan: &Plan, v: ValueId, exact: bool, seen: &mut HashSet<(
         _ => return false,
     };
     let mut same = true;
-    inst.op.for_each_operand(|u| same = same && comes_out_the_same(plan, u, exact, seen));
+    inst.op.for_each_operand(|u| same = same && is_bitwise_reproducible(plan, u, exact, seen));
     same
 }
 
 /// So is all that is stored to a local.
 fn is_set_the_same(plan: &Plan, l: LocalId, exact: bool, seen: &mut HashSet<(LocalId, bool)>) -> bool {
     plan.layout.stores[l.index()].iter().all(|s| match plan.body.inst(*s).op {
-        Op::Store(_, x) => comes_out_the_same(plan, x, exact, seen),
-        Op::Atomic(op, _, x) => is_extreme(op) && comes_out_the_same(plan, x, exact, seen),
+        Op::Store(_, x) => is_bitwise_reproducible(plan, x, exact, seen),
+        Op::Atomic(op, _, x) => is_extreme(op) && is_bitwise_reproducible(plan, x, exact, seen),
         _ => false,
     })
 }

@@ -126,7 +126,7 @@ fn isa_version(cpu: &str) -> Option<i64> {
 
 impl Amdgpu {
     /// Reads constant memory that an intrinsic points to, of a type and at an offset.
-    fn told(&self, e: &Emitter, source: &str, ty: T, offset: i64) -> V {
+    fn load_invariant(&self, e: &Emitter, source: &str, ty: T, offset: i64) -> V {
         let f = e.declare(source, e.pointer_in(CONSTANT), &mut []);
         let align = if ty == e.i16 { 2 } else { 4 };
         let v = e.load(ty, e.byte_offset(e.call(f, &[]), offset), align);
@@ -152,8 +152,8 @@ impl Amdgpu {
     /// Threads in a block.
     fn block_size(&self, e: &Emitter) -> V {
         let size = match self.older {
-            true => self.told(e, "llvm.amdgcn.dispatch.ptr", e.i16, PACKET_GROUP_SIZE),
-            false => self.told(e, "llvm.amdgcn.implicitarg.ptr", e.i16, GROUP_SIZE),
+            true => self.load_invariant(e, "llvm.amdgcn.dispatch.ptr", e.i16, PACKET_GROUP_SIZE),
+            false => self.load_invariant(e, "llvm.amdgcn.implicitarg.ptr", e.i16, GROUP_SIZE),
         };
         e.zext(size, e.i32)
     }
@@ -161,8 +161,10 @@ impl Amdgpu {
     /// Blocks in the grid, all of the same size.
     fn blocks(&self, e: &Emitter) -> V {
         match self.older {
-            true => e.udiv(self.told(e, "llvm.amdgcn.dispatch.ptr", e.i32, PACKET_GRID_SIZE), self.block_size(e)),
-            false => self.told(e, "llvm.amdgcn.implicitarg.ptr", e.i32, BLOCK_COUNT),
+            true => {
+                e.udiv(self.load_invariant(e, "llvm.amdgcn.dispatch.ptr", e.i32, PACKET_GRID_SIZE), self.block_size(e))
+            }
+            false => self.load_invariant(e, "llvm.amdgcn.implicitarg.ptr", e.i32, BLOCK_COUNT),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Tests of the graphs that launches become: their nodes, and their later updates.
 
-use octants_runtime::EndWords;
+use octants_runtime::CheckpointWords;
 
 use super::*;
 use crate::backlog::Backlogs;
@@ -84,7 +84,7 @@ struct Sectioned<'a> {
     meta: Arc<KernelMeta>,
     entered: &'a Entered<'a>,
     sections: &'a [Section],
-    end: EndWords,
+    end: CheckpointWords,
     failures: Arc<Failures>,
     printer: Arc<Printer>,
 }
@@ -98,7 +98,7 @@ impl<'a> Sectioned<'a> {
             meta: Arc::new(KernelMeta::of(&artifact)),
             entered,
             sections,
-            end: EndWords::NONE,
+            end: CheckpointWords::NONE,
             failures: Arc::new(Failures::default()),
             printer: Arc::new(Printer::new(Arc::new(|_: &str| ()))),
         }
@@ -302,7 +302,7 @@ fn what_comes_behind_a_checkpoint_runs_unless_the_launch_ends_there() {
     let last = Section::Checkpoint(-3, condition(0), [tasks(4..5)].into());
     let sections = [repeated, tasks(3..4), last];
     let kernel = Sectioned::new(&entered, 5, 2, &sections);
-    let kernel = Sectioned { end: EndWords { in_frame: DevicePtr(512), for_host: DevicePtr(640) }, ..kernel };
+    let kernel = Sectioned { end: CheckpointWords { in_frame: DevicePtr(512), for_host: DevicePtr(640) }, ..kernel };
     DESCRIBED.take();
     assert!(kernel.calls(null_mut(), 0, &[64, 128]).ends_with("graph_ready graph_launch"));
     let described = [

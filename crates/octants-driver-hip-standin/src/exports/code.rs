@@ -1,4 +1,4 @@
-//! Modules, their functions, launches.
+//! Modules, functions and launches.
 
 #![allow(non_snake_case, missing_docs, clippy::missing_safety_doc)] // HIP's names; its contract is its documentation.
 
@@ -24,7 +24,7 @@ pub unsafe extern "C" fn hipModuleLoadDataEx(
 ) -> c_int {
     finish(state().device().and_then(|_| {
         unsafe_call("hipModuleLoadDataEx")?;
-        // SAFETY: HIP's contract: a whole image is there.
+        // SAFETY: HIP's contract: the image is complete.
         let loaded = unsafe { load(image.cast(), current())? };
         let handle = state().handle();
         lock(&state().modules).insert(handle, Arc::new(loaded));
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn hipModuleOccupancyMaxPotentialBlockSize(
     _memory: usize,
     most: c_int,
 ) -> c_int {
-    // Few threads, so that grids stay small.
+    // Small numbers, so that grids stay small.
     let best = if most > 0 { most.min(64) } else { 64 };
     // SAFETY: HIP's contract.
     finish(
@@ -146,7 +146,7 @@ pub unsafe extern "C" fn hipModuleLaunchKernel(
             return Err(code::INVALID_VALUE);
         }
         let mut parameter = vec![0u64; known.entry.parameter_bytes.div_ceil(8)];
-        // SAFETY: HIP's contract: the first pointer is the address of as many bytes as the function takes.
+        // SAFETY: HIP's contract: the first pointer points to the function's whole parameter.
         unsafe {
             let from = (*parameters).cast::<u8>();
             std::ptr::copy_nonoverlapping(from, parameter.as_mut_ptr().cast(), known.entry.parameter_bytes);
@@ -156,5 +156,5 @@ pub unsafe extern "C" fn hipModuleLaunchKernel(
     })
 }
 
-/// Launches so far.
+/// Number of launches so far.
 pub static LAUNCHES: AtomicU64 = AtomicU64::new(0);

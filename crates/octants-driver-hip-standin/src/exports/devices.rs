@@ -78,7 +78,7 @@ pub unsafe extern "C" fn hipDeviceTotalMem(bytes: *mut usize, device: c_int) -> 
 unsafe fn describe(to: *mut c_void, device: c_int, bytes: usize, architecture: usize) -> c_int {
     finish(known_device(device).map(|()| {
         let text = state().settings.architecture.as_bytes();
-        // SAFETY: HIP's contract: there is room for the struct, as it was in that version.
+        // SAFETY: HIP's contract: there is room for the struct of that version.
         unsafe {
             std::ptr::write_bytes(to.cast::<u8>(), 0, bytes);
             std::ptr::copy_nonoverlapping(text.as_ptr(), to.cast::<u8>().add(architecture), text.len().min(255));

@@ -77,7 +77,7 @@ pub unsafe extern "C" fn hipGraphLaunch(ready: Handle, stream: Handle) -> c_int 
         let graph = state().find(CALL, "graph", &state().ready_graphs, ready as u64)?;
         for node in graph.iter() {
             if let Work::Launch { function, .. } = &node.work {
-                // Code that was unloaded is a fault here.
+                // Unloaded code is a fault.
                 state().find(CALL, "module", &state().modules, function.owner)?;
             }
         }

@@ -1,4 +1,4 @@
-//! Memory: plain, of pools, of the host; what fills and copies it.
+//! Device memory, pools, pinned host memory, fills and copies.
 
 #![allow(non_snake_case, missing_docs, clippy::missing_safety_doc)] // HIP's names; its contract is its documentation.
 
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn hipMalloc(at: *mut Address, bytes: usize) -> c_int {
 pub unsafe extern "C" fn hipFree(at: Address) -> c_int {
     finish(match state().memory.kind(at) {
         _ if at == 0 => Ok(()),
-        // The real one waits for the device. This one does not: our driver must not need it to.
+        // The real library waits for the device. This one does not, because our driver must not rely on it.
         Some(Kind::Plain(device)) => {
             let allowed =
                 unsafe_call("hipFree").and_then(|()| state().check_device("hipFree", "block of memory", device));
@@ -95,8 +95,7 @@ pub unsafe extern "C" fn hipMemsetD32Async(to: Address, value: c_int, count: usi
     fill("hipMemsetD32Async", to, value.to_ne_bytes().into(), count, stream)
 }
 
-// Memory that is not pinned is copied as late as pinned memory: when the real library does that it may wait, but need
-// not.
+// Pageable memory is copied as late as pinned memory, because the real library is allowed not to wait.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipMemcpyHtoDAsync(to: Address, from: *const c_void, bytes: usize, stream: Handle) -> c_int {
     queue("hipMemcpyHtoDAsync", stream, |_| Ok(Work::Copy { to: (to, true), from: (from as u64, false), bytes }))

@@ -1,4 +1,4 @@
-//! Those HIP functions that our driver uses, with the parameters of AMD's headers.
+//! The HIP functions that our driver uses, with the parameters of AMD's headers.
 
 mod code;
 mod devices;
@@ -34,7 +34,7 @@ thread_local! {
     static LAST_ERROR: Cell<c_int> = const { Cell::new(codes::SUCCESS) };
 }
 
-/// HIP's result of a function.
+/// A HIP function's result.
 fn finish(outcome: Outcome<()>) -> c_int {
     outcome.map_or_else(
         |c| {
@@ -45,10 +45,10 @@ fn finish(outcome: Outcome<()>) -> c_int {
     )
 }
 
-/// Stores a result, where there is a place for it.
+/// Stores a result, if the destination is not null.
 ///
 /// # Safety
-/// The place is null or can be written.
+/// The pointer is null or writable.
 unsafe fn give<T>(place: *mut T, value: T) -> Outcome<()> {
     if place.is_null() {
         return Err(codes::INVALID_VALUE);
@@ -62,7 +62,7 @@ fn known_device(device: c_int) -> Outcome<()> {
     if (0..state().devices.len() as c_int).contains(&device) { Ok(()) } else { Err(codes::INVALID_DEVICE) }
 }
 
-/// Queues work, or writes it down where the stream is captured.
+/// Queues work, or records it if the stream is being captured.
 fn enqueue(stream: &Arc<Stream>, work: Work) -> Outcome<()> {
     let queued = lock(&state().captures).queue(stream, work, &state().streams)?;
     if let Queued::Now(work) = queued {
@@ -71,7 +71,7 @@ fn enqueue(stream: &Arc<Stream>, work: Work) -> Outcome<()> {
     Ok(())
 }
 
-/// A call that captures forbid.
+/// A call that is illegal during a capture.
 fn unsafe_call(call: &str) -> Outcome<()> {
     lock(&state().captures).unsafe_call(call)
 }

@@ -1,4 +1,4 @@
-//! hipSPARSE's products of matrices by rows with vectors.
+//! hipSPARSE's products of CSR matrices with vectors.
 
 #![allow(non_snake_case, missing_docs, clippy::missing_safety_doc)] // HIP's names; its contract is its documentation.
 #![allow(clippy::too_many_arguments)] // Its functions.
@@ -22,7 +22,7 @@ struct Library {
     stream: AtomicU64,
 }
 
-/// A matrix, and the memory in which it was analyzed.
+/// A matrix, and its workspace.
 struct Described {
     matrix: Arc<Matrix>,
     prepared_in: AtomicU64,
@@ -41,7 +41,7 @@ unsafe fn give<T>(place: *mut Handle, value: T) -> c_int {
 }
 
 unsafe fn take_back<T>(object: Handle) -> c_int {
-    // SAFETY: made by `give`, given back once.
+    // SAFETY: made by `give`, and freed once.
     drop(unsafe { Box::from_raw(object.cast::<T>()) });
     SUCCESS
 }
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn hipsparseDestroyDnVec(vector: Handle) -> c_int {
     unsafe { take_back::<Vector>(vector) }
 }
 
-/// The code for a product of this form: of the matrix as it is, with sums of its own type.
+/// The supported product: not transposed, accumulated in the matrix's type.
 unsafe fn checked(form: c_int, matrix: Handle, x: Handle, y: Handle, sums: c_int) -> c_int {
     let (matrix, x, y) = unsafe { (&*matrix.cast::<Described>(), &*x.cast::<Vector>(), &*y.cast::<Vector>()) };
     let m = &matrix.matrix;

@@ -34,7 +34,7 @@ pub unsafe extern "C" fn hipStreamDestroy(stream: Handle) -> c_int {
     finish(state().stream(CALL, stream as u64).and_then(|known| {
         lock(&state().captures).look_at_stream(CALL, known.handle)?;
         lock(&state().streams).remove(&known.handle);
-        // What is queued is still done.
+        // Queued work still runs.
         known.push(Work::End);
         Ok(())
     }))
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn hipStreamWaitEvent(stream: Handle, event: Handle, flags
     const CALL: &str = "hipStreamWaitEvent";
     finish(state().stream(CALL, stream as u64).and_then(|stream| {
         let handle = event as u64;
-        // A stream waits for events of any device.
+        // A stream can wait for events of any device.
         let event = state().find(CALL, "event", &state().events, handle)?;
         if flags != 0 {
             return Err(code::INVALID_VALUE);

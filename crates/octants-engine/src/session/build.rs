@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use octants_analysis::{CostModel, is_short, task_order};
 use octants_artifact::{Access, Artifact, Dependence, Key, SplitTask};
-use octants_autodiff::Kept;
+use octants_autodiff::StoredState;
 use octants_diag::Span;
 use octants_frontend::Lowered;
 use octants_ir::{
@@ -63,13 +63,13 @@ pub(super) enum Launching {
     /// One with a store.
     WithStore(GradientStore),
     /// One of code that writes nothing, unless the results are known.
-    Telling(KnownResults),
+    ResultOnly(KnownResults),
 }
 
 impl Launching {
     /// Of code whose results depend on this.
-    pub fn telling(depends: Option<Dependence>) -> Launching {
-        depends.map_or(Launching::Plain, |on| Launching::Telling(KnownResults::new(on)))
+    pub fn result_only(depends: Option<Dependence>) -> Launching {
+        depends.map_or(Launching::Plain, |on| Launching::ResultOnly(KnownResults::new(on)))
     }
 }
 
@@ -90,15 +90,15 @@ impl Executable {
     /// The inputs of the results, if results may be cached.
     pub(crate) fn depends(&self) -> Option<&Dependence> {
         match &self.launching {
-            Launching::Telling(known) => Some(known.on()),
+            Launching::ResultOnly(known) => Some(known.on()),
             _ => None,
         }
     }
 
     /// Declares that code made of this kernel only computes its results.
-    fn tells(&mut self, kernel: &Kernel) {
+    fn mark_result_only(&mut self, kernel: &Kernel) {
         assert!(!self.pointers.iter().any(|p| p.written), "compiler bug: code that computes results writes to memory");
-        self.launching = Launching::telling(dependence(&kernel.body, &kernel.buffers, &self.layout));
+        self.launching = Launching::result_only(dependence(&kernel.body, &kernel.buffers, &self.layout));
     }
 
     /// How many tasks a launch has, each of which runs at least once where nothing decides about it.
@@ -155,7 +155,7 @@ impl Session {
     fn build_here(&self, lowering: &Lowering, arrays_may_alias: bool) -> Result<Executable, Error> {
         let mut watch = lowering.watch.clone();
         watch.resume();
-        let watches = self.config().instruments_races() && !lowering.tells;
+        let watches = self.config().instruments_races() && !lowering.result_only;
         let mut code = self.make(&lowering.lowered, (arrays_may_alias, watches), &mut watch)?;
         if let Some(store) = &lowering.store {
             let mut lowered = Lowered { kernel: store.count.clone(), ..lowering.lowered.clone() };
@@ -164,8 +164,8 @@ impl Session {
                 add_unused_arguments(&mut lowered.kernel, watched.watched_buffers());
             }
             let mut count = self.make(&lowered, (arrays_may_alias, false), &mut watch)?;
-            count.tells(&lowered.kernel);
-            let place = |k: &Kept| format!("`{}` of the loop at {}", k.name, lowered.sources.location(k.span));
+            count.mark_result_only(&lowered.kernel);
+            let place = |k: &StoredState| format!("`{}` of the loop at {}", k.name, lowered.sources.location(k.span));
             let names = store.kept.iter().map(place).collect::<Vec<_>>().join(" and ");
             code.was_kept &= count.was_kept;
             code.launching = Launching::WithStore(GradientStore::new(count, &store.arguments, &code.layout, names));
@@ -173,8 +173,8 @@ impl Session {
         if self.config().checks_races() {
             self.look_for_races(lowering, &mut code);
         }
-        if lowering.tells {
-            code.tells(&lowering.lowered.kernel);
+        if lowering.result_only {
+            code.mark_result_only(&lowering.lowered.kernel);
         }
         self.compilations.add(code.kernel.name(), code.was_kept, watch);
         Ok(code)

@@ -1,6 +1,8 @@
 //! Launches: allocates the store of a gradient that needs one, and skips launches whose results are cached.
 
-use octants_runtime::{Caller, DeviceError, ErrorKind, HostArray, KeptCounters, LaunchOrder, Results, Stream, nesting};
+use octants_runtime::{
+    Caller, CounterSnapshot, DeviceError, ErrorKind, HostArray, LaunchOrder, Results, Stream, nesting,
+};
 
 use super::build::Launching;
 use super::race_words::RaceSlots;
@@ -68,7 +70,7 @@ impl Session {
                 unsafe { self.launch_with_store(code, store, slots, arrays, stream, caller) }?
             }
             // SAFETY: the caller's contract.
-            Launching::Telling(known) => unsafe { self.find_results(code, known, slots, arrays, stream, caller) }?,
+            Launching::ResultOnly(known) => unsafe { self.find_results(code, known, slots, arrays, stream, caller) }?,
         };
         let is_default = stream.number() == 0;
         if self.config().debug && is_default && !self.device.is_immediate() && !nesting::capturing() {
@@ -84,7 +86,7 @@ impl Session {
     /// That of [`Session::launch`].
     pub unsafe fn launch_following(
         &self,
-        (order, counters): (Option<&LaunchOrder>, &KeptCounters),
+        (order, counters): (Option<&LaunchOrder>, &CounterSnapshot),
         code: &Executable,
         slots: &[u64],
         arrays: &[HostArray],
@@ -104,15 +106,15 @@ impl Session {
     ///
     /// # Errors
     /// The driver's; that a counter is not in memory of the device.
-    pub fn keep_counters(
+    pub fn save_counters(
         &self,
         code: &Executable,
         slots: &[u64],
         stream: Option<&Stream>,
         caller: &dyn Caller,
-    ) -> Result<KeptCounters, Error> {
+    ) -> Result<CounterSnapshot, Error> {
         let stream = self.stream_or_default(stream)?;
-        Ok(KeptCounters::of(stream, &code.kernel, slots, caller)?)
+        Ok(CounterSnapshot::of(stream, &code.kernel, slots, caller)?)
     }
 
     /// As [`Session::launch`] for code with checkpoints, from the one with this label on if there is a label. Returns
@@ -178,7 +180,7 @@ impl Session {
     ) -> Result<Option<Results>, Error> {
         let count = &*store.count;
         let counts_by_arguments = match &count.launching {
-            Launching::Telling(known) => known.on().addresses.is_empty(),
+            Launching::ResultOnly(known) => known.on().addresses.is_empty(),
             _ => false,
         };
         if nesting::capturing() && !counts_by_arguments {
@@ -192,7 +194,7 @@ impl Session {
         let mut slots = slots.to_vec();
         // SAFETY: the counting kernel has the arguments of the gradient, and does not use the store.
         let counted = nesting::outside_of_captures(|| match &count.launching {
-            Launching::Telling(known) => unsafe { self.find_results(count, known, &slots, arrays, stream, caller) },
+            Launching::ResultOnly(known) => unsafe { self.find_results(count, known, &slots, arrays, stream, caller) },
             _ => Ok(unsafe { stream.launch_with(&count.kernel, &slots, arrays, caller) }?),
         })?;
         let counted = Counted::of(&counted.expect("compiler bug: a store is counted without a result"));

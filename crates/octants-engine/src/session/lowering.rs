@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
-use octants_autodiff::{Differentiation, Keeping, Kept, StoreNeed, differentiate, may_record_trip_counts};
+use octants_autodiff::{Differentiation, Keeping, StoreNeed, StoredState, differentiate, may_record_trip_counts};
 use octants_diag::{Code, Diagnostic};
 use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
 use octants_ir::{AutodiffMode, Kernel, TargetInfo};
@@ -25,7 +25,7 @@ pub struct Lowering {
     /// Races between iterations are looked for.
     pub(super) checks_races: bool,
     /// The code only computes its results.
-    pub(super) tells: bool,
+    pub(super) result_only: bool,
     /// The source of a gradient, how it stores states, and which arrays alias.
     undifferentiated: Option<(Kernel, Keeping, Vec<Alias>)>,
     pub(super) watch: Stopwatch,
@@ -38,7 +38,7 @@ impl Lowering {
             lowered,
             store: None,
             checks_races: false,
-            tells: false,
+            result_only: false,
             undifferentiated: None,
             watch: Stopwatch::default(),
         }
@@ -57,7 +57,7 @@ impl Lowering {
 
     /// The values stored in memory of the launch, one comment line each.
     pub fn kept(&self) -> String {
-        let line = |k: &Kept| {
+        let line = |k: &StoredState| {
             let place = self.lowered.sources.location(k.span);
             let when = match k.every {
                 1 => "each iteration".to_owned(),
@@ -91,11 +91,11 @@ impl Lowering {
         self.lowered.activations.insert_into(&mut self.lowered.kernel);
         self.lowered.packed_fields.expand(&mut self.lowered.kernel);
         self.store = asked.store;
-        self.tells = matches!(mode, AutodiffMode::Trips | AutodiffMode::Reads);
-        if self.tells || mode == AutodiffMode::Reverse {
+        self.result_only = matches!(mode, AutodiffMode::Trips | AutodiffMode::Reads);
+        if self.result_only || mode == AutodiffMode::Reverse {
             self.lowered.returns.clear();
         }
-        self.watch.lap(Phase::Passes, if self.tells { "record trip counts" } else { "differentiate" });
+        self.watch.lap(Phase::Passes, if self.result_only { "record trip counts" } else { "differentiate" });
         Ok(())
     }
 
@@ -166,7 +166,7 @@ impl Session {
                     warn_of_carried_locals(world, &lowered, carried);
                 }
                 watch.lap(Phase::Lower, "check groups and barriers");
-                Ok(Lowering { lowered, store: None, checks_races, tells: false, undifferentiated: None, watch })
+                Ok(Lowering { lowered, store: None, checks_races, result_only: false, undifferentiated: None, watch })
             }
             Err((diagnostics, sources)) => Err(CompileError::User(diagnostics, sources)),
         }
@@ -182,12 +182,12 @@ fn warn_of_carried_locals(world: &dyn World, lowered: &Lowered, found: Vec<Carri
             "`{name}` is computed from its value in another iteration, but the iterations of this loop ({of_loop}) run \
              in parallel and in any order: the result is undefined"
         );
-        world.warn(*Diagnostic::new(Code::Value, carried.store, text).with_hint(cure_of_carried_local(&name)));
+        world.warn(*Diagnostic::new(Code::Value, carried.store, text).with_hint(fix_for_carried_local(&name)));
     }
 }
 
 /// The suggested fix.
-pub(super) fn cure_of_carried_local(name: &str) -> String {
+pub(super) fn fix_for_carried_local(name: &str) -> String {
     format!(
         "write `qd.loop_config(serialize=True)` above the loop to run it in order, update `{name}` by one atomic \
          operation such as `qd.atomic_add`, or make it a variable of the loop's body"

@@ -101,7 +101,7 @@ impl RaceCheck {
             by,
             launched_at: None,
         };
-        let cure = cure_of(&found, &self.sources.location(found.of_loop));
+        let fix = fix_for_race(&found, &self.sources.location(found.of_loop));
         let kind = match found.between {
             RaceBetween::Iterations => RaceKind::Iterations,
             RaceBetween::Blocks | RaceBetween::Sections => RaceKind::Sections,
@@ -112,18 +112,18 @@ impl RaceCheck {
             index: Some(found.index),
             first: side(found.first, of_first),
             second: side(found.second, of_second),
-            cure,
+            fix,
         }
     }
 }
 
 /// A suggested fix, if the racing memory is known.
-fn cure_of(race: &IterationRace, of_loop: &str) -> String {
+fn fix_for_race(race: &IterationRace, of_loop: &str) -> String {
     let name = &race.buffer;
     match race.between {
         RaceBetween::Iterations => {}
-        RaceBetween::Blocks => return cure_of_overlap("qd.stream_parallel", "block"),
-        RaceBetween::Sections => return cure_of_overlap("qd.graph.parallel", "section"),
+        RaceBetween::Blocks => return fix_for_overlap("qd.stream_parallel", "block"),
+        RaceBetween::Sections => return fix_for_overlap("qd.graph.parallel", "section"),
     }
     let serial = format!("write `qd.loop_config(serialize=True)` above the loop at {of_loop} to run it in order");
     match (race.first.doing, race.second.doing) {
@@ -140,7 +140,7 @@ fn cure_of(race: &IterationRace, of_loop: &str) -> String {
 }
 
 /// The suggested fix for groups that access the same elements.
-pub(super) fn cure_of_overlap(with: &str, block: &str) -> String {
+pub(super) fn fix_for_overlap(with: &str, block: &str) -> String {
     format!("put both into one {block}, or write `{with}(allow_overlap=True)` if this is intended")
 }
 

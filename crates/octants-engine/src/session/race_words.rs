@@ -126,7 +126,7 @@ impl RaceWords {
     pub fn fill(&self, device: &Device, at: &RaceSlots, stream: &Stream, slots: &mut [u64]) -> Result<(), Error> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if state.given + at.epochs >= GIVEN {
-            state.give_back();
+            state.clear();
             state.given = 0;
         }
         state.launches += 1;
@@ -180,7 +180,7 @@ impl State {
         Ok(address)
     }
 
-    fn give_back(&mut self) {
+    fn clear(&mut self) {
         self.words.clear();
         self.bytes = 0;
     }

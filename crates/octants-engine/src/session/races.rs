@@ -57,7 +57,7 @@ impl Session {
                 index: None,
                 first: side(Touch::Read, found.of_loop, "each iteration of this parallel loop"),
                 second: side(Touch::Write, found.store, "another iteration"),
-                cure: super::lowering::cure_of_carried_local(&found.name),
+                fix: super::lowering::fix_for_carried_local(&found.name),
                 buffer: found.name,
             }
         };

@@ -37,10 +37,10 @@ impl Session {
         let mut code = self.load_again(recalled.artifact, &recalled.pointers, recalled, &mut watch)?;
         if let Some(stored) = &recalled.store {
             let mut count = self.load_again(stored.count, &stored.pointers, recalled, &mut watch)?;
-            count.launching = Launching::telling(stored.depends.clone());
+            count.launching = Launching::result_only(stored.depends.clone());
             code.launching = Launching::WithStore(GradientStore::from_stored(count, stored)?);
         } else {
-            code.launching = Launching::telling(recalled.depends.clone());
+            code.launching = Launching::result_only(recalled.depends.clone());
         }
         self.recalled.fetch_add(1, Ordering::Relaxed);
         self.compilations.add(code.kernel.name(), true, watch);

@@ -6,7 +6,7 @@ use octants_ir::{LoopGroup, Op, run_pipeline, section_of, task_statements};
 use octants_passes::{Alias, Overlap, PIPELINE, PassOptions, find_overlaps};
 use octants_runtime::{Race, RaceAccess, RaceKind, Touch};
 
-use super::race_check::cure_of_overlap;
+use super::race_check::fix_for_overlap;
 use super::{Lowering, Session};
 use crate::error::CompileError;
 
@@ -65,7 +65,7 @@ impl Session {
             };
             let earlier = lowered.sources.location(found.first);
             let diagnostic = Diagnostic::new(Code::Syntax, found.second, format!("{what} (the other is at {earlier})"))
-                .with_hint(cure_of_overlap(with, block));
+                .with_hint(fix_for_overlap(with, block));
             if found.certain {
                 errors.push(*diagnostic);
             } else {
@@ -94,7 +94,7 @@ fn overlap_race(found: &Overlap, buffer: &str, lowered: &Lowered) -> Race {
         index: None,
         first: side(found.first, touch(found.first_writes), "one"),
         second: side(found.second, touch(found.both_write || !found.first_writes), "another"),
-        cure: cure_of_overlap(with, block),
+        fix: fix_for_overlap(with, block),
     }
 }
 

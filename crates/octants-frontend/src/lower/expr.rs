@@ -45,7 +45,7 @@ impl Lowerer<'_> {
     }
 
     fn lower_expr_inner(&mut self, e: &Expr) -> Result<Value> {
-        self.go_deeper(|lowerer| lowerer.lower_expr_here(e))
+        self.ensure_stack(|lowerer| lowerer.lower_expr_here(e))
     }
 
     fn lower_expr_here(&mut self, e: &Expr) -> Result<Value> {

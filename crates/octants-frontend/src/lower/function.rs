@@ -24,7 +24,7 @@ impl Lowerer<'_> {
         args: Vec<Value>,
         kwargs: Vec<(String, Value)>,
     ) -> Result<Value> {
-        self.go_deeper(|lowerer| lowerer.call_function_here(func, kind, args, kwargs))
+        self.ensure_stack(|lowerer| lowerer.call_function_here(func, kind, args, kwargs))
     }
 
     fn call_function_here(

@@ -457,7 +457,7 @@ impl<'w> Lowerer<'w> {
     }
 
     /// Does work that nests as deep as the user's code does, on more stack where little is left.
-    fn go_deeper<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    fn ensure_stack<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if stacker::remaining_stack().is_none_or(|left| left > LEAST_STACK) {
             return work(self);
         }

@@ -31,7 +31,7 @@ impl Lowerer<'_> {
     }
 
     fn lower_stmt(&mut self, s: &Stmt) -> Result<Flow> {
-        self.go_deeper(|lowerer| lowerer.lower_stmt_here(s))
+        self.ensure_stack(|lowerer| lowerer.lower_stmt_here(s))
     }
 
     fn lower_stmt_here(&mut self, s: &Stmt) -> Result<Flow> {

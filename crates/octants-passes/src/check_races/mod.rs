@@ -235,7 +235,7 @@ impl Pass<'_> {
             let Op::For(l) = body.inst(*v).op.clone() else { continue };
             let group = groups[v];
             let (notes, numbers) = (self.notes, self.numbers);
-            let who = insert_at_top(&mut body, l.body, |b| {
+            let accessor = insert_at_top(&mut body, l.body, |b| {
                 push_accessor(b, (*v, &l.dims), (notes, group), numbers, i as u64 + 1)
             });
             if let Some((arrays, meets)) = self.watched.blocks.get(v) {
@@ -246,24 +246,24 @@ impl Pass<'_> {
                     .collect();
                 self.threads.insert(*v, begin_block(&mut body, l.body, &words, *meets));
             }
-            body.visit(l.body, &mut |inner, _| _ = of_access.insert(inner, (who, group, *v)));
+            body.visit(l.body, &mut |inner, _| _ = of_access.insert(inner, (accessor, group, *v)));
         }
         rebuild_blocks(&mut body, |b, v| {
             self.watch_groups(b, v);
-            let Some(&(who, group, of_loop)) = of_access.get(&v) else {
+            let Some(&(accessor, group, of_loop)) = of_access.get(&v) else {
                 return self.place_with_zero(b, v);
             };
             let site = self.watched.accesses.get(&v).copied();
             let thread = self.threads.get(&of_loop).copied();
-            let who = match (site, thread) {
+            let accessor = match (site, thread) {
                 (Some(Site { memory: Memory::Buffer(buffer), .. }), Some(thread))
                     if self.watched.shared.contains(&buffer) =>
                 {
                     thread.push_accessor(b)
                 }
-                _ => who,
+                _ => accessor,
             };
-            self.place_watched(b, v, who, group, site);
+            self.place_watched(b, v, accessor, group, site);
             if let Some(thread) = thread {
                 thread.count_barrier(b, v);
             }
@@ -293,8 +293,8 @@ impl Pass<'_> {
             function.params.push(Scalar::U64.into());
             let mut body = std::mem::take(&mut function.body);
             let root = body.root;
-            let who = insert_at_top(&mut body, root, |b| b.push(Op::Param(number), Scalar::U64.into()));
-            rebuild_blocks(&mut body, |b, v| self.place_watched(b, v, who, 0, sites.get(&v).copied()));
+            let accessor = insert_at_top(&mut body, root, |b| b.push(Op::Param(number), Scalar::U64.into()));
+            rebuild_blocks(&mut body, |b, v| self.place_watched(b, v, accessor, 0, sites.get(&v).copied()));
             self.kernel.functions[f.index()].body = body;
         }
     }
@@ -310,11 +310,11 @@ impl Pass<'_> {
         b.place(v);
     }
 
-    fn place_watched(&mut self, b: &mut Builder, v: ValueId, who: ValueId, group: u64, site: Option<Site>) {
+    fn place_watched(&mut self, b: &mut Builder, v: ValueId, accessor: ValueId, group: u64, site: Option<Site>) {
         if let Op::Call(f, _) = b.body.inst(v).op
             && self.watched.functions.contains_key(&f)
         {
-            pass_accessor(b, v, who);
+            pass_accessor(b, v, accessor);
         }
         if let Some(site) = site {
             let Pass { kernel, beside, notes, functions, .. } = self;
@@ -329,16 +329,16 @@ impl Pass<'_> {
             let function = functions.entry((words, site.access, group, site.base));
             let function = *function.or_insert_with(|| watching.add_function(kernel, site.access));
             let number = b.int(i64::from(site.number), Scalar::U64);
-            push_watch(b, v, function, &[who, number], &self.watched.shapes);
+            push_watch(b, v, function, &[accessor, number], &self.watched.shapes);
         }
         b.place(v);
     }
 }
 
 /// Gives the caller's iteration to a call.
-fn pass_accessor(b: &mut Builder, call: ValueId, who: ValueId) {
+fn pass_accessor(b: &mut Builder, call: ValueId, accessor: ValueId) {
     if let Op::Call(_, args) = &mut b.body.inst_mut(call).op {
-        args.push(who);
+        args.push(accessor);
     }
 }
 

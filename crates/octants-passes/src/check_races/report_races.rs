@@ -150,8 +150,8 @@ impl Report<'_> {
                 Memory::Buffer(buffer) => {
                     indices = push_indices(b, buffer, &self.watched.shapes.buffers[buffer.index()], scalar);
                     if self.watched.shared.contains(&buffer) {
-                        let cure = "put `qd.simt.block.sync()` between the accesses, or make both atomic";
-                        text.push(TextPart::Text(cure.into()));
+                        let fix = "put `qd.simt.block.sync()` between the accesses, or make both atomic";
+                        text.push(TextPart::Text(fix.into()));
                     }
                 }
                 Memory::OfGroups(buffer) => {
@@ -160,11 +160,11 @@ impl Report<'_> {
                         true => ("qd.graph.parallel", "section"),
                         false => ("qd.stream_parallel", "block"),
                     };
-                    let cure =
+                    let fix =
                         format!("put both into one {group}, or write `{with}(allow_overlap=True)` if this is intended");
-                    text.extend([cure, group.into()].map(TextPart::Text));
+                    text.extend([fix, group.into()].map(TextPart::Text));
                 }
-                Memory::Local(_) => text.push(TextPart::Text(cure_of_local(&name))),
+                Memory::Local(_) => text.push(TextPart::Text(fix_for_local(&name))),
             }
             text.extend([first, second].map(|site| TextPart::Choice(site, texts.clone())));
             text.extend(indices.into_iter().map(|index| TextPart::Value(index, None)));
@@ -185,7 +185,7 @@ impl Report<'_> {
 }
 
 /// The suggested fix of a race on a local variable.
-fn cure_of_local(name: &str) -> String {
+fn fix_for_local(name: &str) -> String {
     format!(
         "update `{name}` by one atomic operation such as `qd.atomic_max`, make it a variable of the loop's body, or put \
          `qd.loop_config(serialize=True)` above the loop"

@@ -257,7 +257,7 @@ fn next_of_read(w: &mut Words<'_>, seen: &Seen, args: &[ValueId]) -> Next {
 }
 
 fn next_of_write(w: &mut Words<'_>, seen: &Seen, args: &[ValueId]) -> Next {
-    let [_, who, site, value, is_there] = *args else {
+    let [_, accessor, site, value, is_there] = *args else {
         panic!("compiler bug: a store check with fewer than five arguments")
     };
     let written = part(w, WRITE, site, WRITE_SITE_SHIFT);
@@ -271,7 +271,7 @@ fn next_of_write(w: &mut Words<'_>, seen: &Seen, args: &[ValueId]) -> Next {
     let is_there = w.has(is_there, 1);
     let changes_nothing = w.op(BinaryOp::And, is_there, never_written);
     let done = w.select(changes_nothing, read, written);
-    let fresh = w.or(who, done);
+    let fresh = w.or(accessor, done);
     let rest = w.and(seen.word, !(SITE_MASK << WRITE_SITE_SHIFT | VALUE_MASK << VALUE_SHIFT));
     let own_written = w.or(rest, written);
     let (was_read, with) = (w.has(seen.kinds, READ), w.or(seen.word, read));

@@ -48,13 +48,13 @@ impl Emission<'_> {
         let is_serial = |a: &u32| !updates[0].indices.contains(&Index::Outer(*a));
         let serial: Vec<u32> = (0..outer.dims.len() as u32).filter(is_serial).collect();
         let pays = self.pays(&mut b, &outer, &serial, range);
-        if let Pays::Known(false) = pays {
+        if let Profitability::Known(false) = pays {
             *body = b.body;
             return;
         }
         let end = match pays {
-            Pays::Known(_) => range.end,
-            Pays::If(c) => {
+            Profitability::Known(_) => range.end,
+            Profitability::If(c) => {
                 let ty = b.ty(range.end).clone();
                 b.push(Op::Select(c, range.end, range.begin), ty)
             }
@@ -96,7 +96,7 @@ impl Emission<'_> {
     }
 
     /// Whether there are enough elements.
-    fn pays(&self, b: &mut Builder, outer: &ForLoop, serial: &[u32], range: Range) -> Pays {
+    fn pays(&self, b: &mut Builder, outer: &ForLoop, serial: &[u32], range: Range) -> Profitability {
         let known = |b: &Builder, v| match b.body.as_const(v) {
             Some(Const::Int(i)) => Some(i),
             _ => None,
@@ -108,7 +108,7 @@ impl Emission<'_> {
         let [left, others] = [left, others].map(|of| of.into_iter().map(|(_, r)| *r).collect::<Vec<Range>>());
         let (gathered, kept, long) = (extent(b, &range), product(b, &others), product(b, &left));
         if let (Some(gathered), Some(kept), Some(long)) = (gathered, kept, long) {
-            return Pays::Known(
+            return Profitability::Known(
                 gathered.saturating_mul(kept) >= self.least && gathered.saturating_mul(LONGEST) >= long,
             );
         }
@@ -134,7 +134,7 @@ impl Emission<'_> {
         let many = b.binary(BinaryOp::Ge, elements, least);
         let bound = b.binary(BinaryOp::Mul, gathered, longest);
         let short = b.binary(BinaryOp::Ge, bound, long);
-        Pays::If(b.binary(BinaryOp::And, many, short))
+        Profitability::If(b.binary(BinaryOp::And, many, short))
     }
 
     /// The loop over elements has the iterations of the parallel loop, each of which may gather what belongs to its
@@ -459,7 +459,7 @@ impl Emission<'_> {
     }
 
     /// Takes the updates out of the loop that scattered them, or leaves them for where gathering does not pay.
-    fn remove(&self, body: &mut Body, pays: Pays) {
+    fn remove(&self, body: &mut Body, pays: Profitability) {
         let moved: HashSet<ValueId> = self.gather.updates.iter().map(|u| u.inst).collect();
         let mut b = Builder::new();
         b.body = std::mem::take(body);
@@ -470,12 +470,12 @@ impl Emission<'_> {
             b.set_cursor(BlockId(block as u32));
             for v in std::mem::take(&mut b.body.blocks[block]) {
                 match pays {
-                    Pays::If(c) if moved.contains(&v) => {
+                    Profitability::If(c) if moved.contains(&v) => {
                         b.span = b.body.inst(v).span;
                         let stays = b.unary(UnaryOp::LogicNot, c);
                         push_if(&mut b, stays, |b| b.place(v));
                     }
-                    Pays::Known(_) if moved.contains(&v) => {}
+                    Profitability::Known(_) if moved.contains(&v) => {}
                     _ => b.place(v),
                 }
             }
@@ -496,7 +496,7 @@ enum Limit {
 
 /// Whether gathering pays.
 #[derive(Debug, Clone, Copy)]
-enum Pays {
+enum Profitability {
     Known(bool),
     /// The condition at launch.
     If(ValueId),

@@ -258,7 +258,7 @@ impl Kernel {
         let spec = Self::find_or_compile(slf, &prepared, &mut gathered, args, slots, request.mode)?;
         if let Some(counters) = request.counters {
             let interpreter = Interpreter::held(py);
-            let kept = prepared.program.session.keep_counters(&spec.code, slots, request.stream, &interpreter);
+            let kept = prepared.program.session.save_counters(&spec.code, slots, request.stream, &interpreter);
             let _ = counters.set(kept.map_err(|e| errors::from_engine(py, e))?);
         }
         let result = self.launch(py, &prepared, &spec, (&gathered, &[]), slots, request.stream)?;

@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 
 use octants_engine::ir::AutodiffMode;
-use octants_engine::runtime::{self, KeptCounters};
+use octants_engine::runtime::{self, CounterSnapshot};
 
 use crate::argument::Follows;
 
@@ -18,5 +18,5 @@ pub(super) struct LaunchRequest<'a> {
     /// The forward launches, if it is a gradient's launch.
     pub(super) follows: Option<Follows>,
     /// Receives the kernel's loop counters before the launch.
-    pub(super) counters: Option<&'a OnceCell<KeptCounters>>,
+    pub(super) counters: Option<&'a OnceCell<CounterSnapshot>>,
 }

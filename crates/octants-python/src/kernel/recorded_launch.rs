@@ -39,7 +39,7 @@ pub struct RecordedLaunch {
     /// The program that made it.
     serial: u64,
     /// Its loop counters when it began.
-    counters: Arc<runtime::KeptCounters>,
+    counters: Arc<runtime::CounterSnapshot>,
 }
 
 impl RecordedLaunch {

@@ -2,7 +2,7 @@
 //! ranks, and says which rows this rank computes.
 
 use octants_engine::artifact::{SplitTask, UpdateOp};
-use octants_engine::runtime::{self, Caller, Conductor, ErrorKind, Result as RuntimeResult};
+use octants_engine::runtime::{self, Caller, Dispatcher, ErrorKind, Result as RuntimeResult};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -107,13 +107,13 @@ impl<L: HoldLater + ?Sized> Caller for SplitCaller<'_, '_, '_, L> {
         self.interpreter.is_interrupted()
     }
 
-    fn conductor(&self) -> Option<&dyn Conductor> {
+    fn dispatcher(&self) -> Option<&dyn Dispatcher> {
         Some(self)
     }
 }
 
-impl<L: HoldLater + ?Sized> Conductor for SplitCaller<'_, '_, '_, L> {
-    fn conduct(&self, task: usize, run: &mut dyn FnMut(i32, i32) -> RuntimeResult<()>) -> RuntimeResult<()> {
+impl<L: HoldLater + ?Sized> Dispatcher for SplitCaller<'_, '_, '_, L> {
+    fn dispatch(&self, task: usize, run: &mut dyn FnMut(i32, i32) -> RuntimeResult<()>) -> RuntimeResult<()> {
         // Rows that need no others, while others come; those that do; sums over ranks.
         for method in ["begin_task", "finish_exchange", "end_task"] {
             let rows = |py: Python<'_>| self.launch.bind(py).call_method1(method, (task,))?.extract();

@@ -146,7 +146,7 @@ impl Stream {
         let block = scratch.staging.take(&*core.device.driver, bytes, caller).map_err(|e| core.device.explain(e))?;
         to.note_use(core, true);
         let end = work(&block);
-        let end = end.and(scratch.staging.give_back(&*core.device.driver, core.handle, block));
+        let end = end.and(scratch.staging.release(&*core.device.driver, core.handle, block));
         core.mark_work().and(end)
     }
 

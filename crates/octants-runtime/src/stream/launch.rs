@@ -12,7 +12,7 @@ use super::results::{Results, results};
 use super::walk::{Completion, Walk};
 use crate::capture;
 use crate::cores::StreamCore;
-use crate::driver::{Caller, DevicePtr, EndWords, Launch, Patient, StreamHandle, TaskHandle};
+use crate::driver::{Caller, CheckpointWords, DevicePtr, Launch, Patient, StreamHandle, TaskHandle};
 use crate::error::{DeviceError, ErrorKind, Result, is_interrupt};
 use crate::kernel::LoadedKernel;
 use crate::nesting::{self, Inside};
@@ -144,7 +144,7 @@ impl StreamCore {
         let measures = mode.is_measured() && !nested;
         // SAFETY: the contract above.
         unsafe {
-            if measures || !kernel.sections.is_empty() || caller.conductor().is_some() {
+            if measures || !kernel.sections.is_empty() || caller.dispatcher().is_some() {
                 Walk::new(self, kernel, scratch, Completion::Immediate, measures).run(&launch)?;
             } else {
                 self.run_tasks(&kernel.tasks, &launch)?;
@@ -193,7 +193,7 @@ impl StreamCore {
             channel: scratch.log_channel.0,
             kernel_id: scratch.log_channel.1,
             rounds: kernel.rounds_in(scratch.frame),
-            end: kernel.end_in(scratch.frame, scratch.result),
+            end: kernel.checkpoint_words(scratch.frame, scratch.result),
             seed: device.seed.load(Ordering::Relaxed),
             number: device.launches.fetch_add(1, Ordering::Relaxed),
             nested,
@@ -289,12 +289,12 @@ impl StreamCore {
             }
         }
         // The host walks to the checkpoint that a launch resumes at.
-        let whole = scratch.checkpoints.resumes_at.is_none() && launch.caller.conductor().is_none();
+        let whole = scratch.checkpoints.resumes_at.is_none() && launch.caller.dispatcher().is_none();
         if !captured && !measures && whole {
             // SAFETY: the contract above.
             unsafe {
                 if device.driver.launch_as_one(self.handle, kernel.module, &kernel.sections, launch)? {
-                    let ends = launch.end != EndWords::NONE;
+                    let ends = launch.end != CheckpointWords::NONE;
                     return if ends { self.read_end(kernel, launch, scratch) } else { Ok(()) };
                 }
             }
@@ -314,7 +314,7 @@ impl StreamCore {
         kernel: &LoadedKernel,
         launch: &Launch<'_>,
     ) -> Result<bool> {
-        if launch.end != EndWords::NONE {
+        if launch.end != CheckpointWords::NONE {
             return Ok(false);
         }
         // SAFETY: the contract above. The kernel is kept by `in_graph`.
@@ -369,7 +369,7 @@ impl StreamCore {
     #[cold]
     unsafe fn launch_nested(self: &Arc<Self>, kernel: &LoadedKernel, args: &[u64]) -> Result<Option<Results>> {
         let mut scratch = Scratch::default();
-        let inline = self.device.immediate || !nesting::conducting();
+        let inline = self.device.immediate || !nesting::is_dispatching();
         // SAFETY: the caller's contract; the scratch is new.
         let end = unsafe { self.run(kernel, (args, &[]), &mut scratch, &Patient, inline) };
         if inline && !self.device.immediate && args.len() == kernel.meta.arg_slots as usize {

@@ -12,7 +12,7 @@ use super::walk::{Completion, Walk};
 use crate::capture::{self, CapturedLaunch, Step, Work};
 use crate::captured_graph::{CapturedGraph, Layout, Piece, PieceKind, Plan};
 use crate::cores::{DeviceCore, StreamCore};
-use crate::driver::{Caller, DevicePtr, EndWords, GraphPart, Launch, PartWork, StreamHandle};
+use crate::driver::{Caller, CheckpointWords, DevicePtr, GraphPart, Launch, PartWork, StreamHandle};
 use crate::error::{ErrorKind, Result};
 use crate::foreign::Once;
 use crate::fork::Fork;
@@ -187,7 +187,7 @@ impl<'a> Replay<'a> {
             channel,
             kernel_id,
             rounds: launch.kernel.rounds_in(layout.frame(self.steps[step].lane)),
-            end: EndWords::NONE,
+            end: CheckpointWords::NONE,
             seed: device.seed.load(Ordering::Relaxed),
             number: self.number + layout.ordinals[step],
             nested: false,

@@ -13,8 +13,8 @@ use octants_artifact::Condition;
 
 use super::branches::{self, Branch};
 use super::copied_condition::CopiedCondition;
-use crate::conductor::Conductor;
 use crate::cores::StreamCore;
+use crate::dispatcher::Dispatcher;
 use crate::driver::{Launch, StreamHandle};
 use crate::error::{ErrorKind, Result};
 use crate::fork::Fork;
@@ -155,7 +155,7 @@ impl<'a> Walk<'a> {
     /// # Safety
     /// As [`Walk::run`].
     async unsafe fn groups(&self, at: Place, groups: &[Box<[Section]>], launch: &Launch<'_>) -> Result<()> {
-        if launch.caller.conductor().is_some() {
+        if launch.caller.dispatcher().is_some() {
             // What goes between the tasks is queued on one stream.
             for sections in groups {
                 // SAFETY: the contract above.
@@ -226,9 +226,9 @@ impl<'a> Walk<'a> {
     /// As [`Walk::run`]; the stream is alive.
     unsafe fn tasks(&self, on: StreamHandle, tasks: Range<usize>, launch: &Launch<'_>) -> Result<()> {
         let (device, kernel) = (&*self.stream.device, self.kernel);
-        if let Some(conductor) = launch.caller.conductor() {
+        if let Some(dispatcher) = launch.caller.dispatcher() {
             // SAFETY: the contract above.
-            return unsafe { self.conducted(on, tasks, launch, conductor) };
+            return unsafe { self.conducted(on, tasks, launch, dispatcher) };
         }
         if self.completion == Completion::Immediate && !self.measures {
             // SAFETY: the contract above.
@@ -265,7 +265,7 @@ impl<'a> Walk<'a> {
         on: StreamHandle,
         tasks: Range<usize>,
         launch: &Launch<'_>,
-        conductor: &dyn Conductor,
+        dispatcher: &dyn Dispatcher,
     ) -> Result<()> {
         let (device, kernel) = (&*self.stream.device, self.kernel);
         for task in tasks {
@@ -279,8 +279,8 @@ impl<'a> Walk<'a> {
             // SAFETY: as above.
             unsafe { self.finish_on_host(on)? };
             let mut args = launch.args.to_vec();
-            let _conducts = Inside::conduct();
-            conductor.conduct(task, &mut |first, end| {
+            let _conducts = Inside::dispatch();
+            dispatcher.dispatch(task, &mut |first, end| {
                 let rows = args.len() - 2;
                 args[rows..].copy_from_slice(&[first as u64, end as u64]);
                 // SAFETY: as above. The range is of rows that the rank has.
@@ -293,7 +293,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Waits for a stream whose memory the conductor reads and writes at once, in the host's memory.
+    /// Waits for a stream whose memory the dispatcher reads and writes at once, in the host's memory.
     ///
     /// # Safety
     /// The stream is alive.

@@ -53,12 +53,12 @@ pub(super) fn race_of(earlier: &Work, later: &Work) -> Option<Race> {
         }
     };
     let (a, b) = (earlier.stream_name(), later.stream_name());
-    let cure = format!(
+    let fix = format!(
         "{b} does not wait for {a}: between the two launches call `.wait(...)` of the stream of {} with the stream of \
          {}, or with an event that was recorded there behind it, or wait on the host with `qd.sync()`",
         later.site, earlier.site
     );
-    Some(Race { kind: RaceKind::Launches, buffer, index, first, second, cure })
+    Some(Race { kind: RaceKind::Launches, buffer, index, first, second, fix })
 }
 
 /// Elements that a launch touches, with those at the ends of ranges of addresses where an array has one axis.

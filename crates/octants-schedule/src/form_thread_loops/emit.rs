@@ -13,7 +13,7 @@ use super::memory::{Slot, Slots};
 use super::plan::{Node, Plan};
 use super::rates::{Rate, Rates, ThreadCode};
 use super::recompute::is_recomputed;
-use super::values::{Crossing, Extent, Home};
+use super::values::{Extent, LocalStorage, Storage};
 
 /// Which threads the code at the cursor is for.
 #[derive(Debug, Clone)]
@@ -47,7 +47,7 @@ pub(super) struct Emitter<'a> {
     pub code: &'a ThreadCode<'a>,
     pub rates: &'a Rates,
     pub plan: &'a Plan,
-    pub crossing: &'a Crossing,
+    pub storage: &'a Storage,
     pub slots: &'a Slots,
     pub b: Builder,
     pub fill: Fill,
@@ -76,7 +76,7 @@ impl<'a> Emitter<'a> {
     /// An emitter at the start of a block's code.
     pub fn new(
         (code, rates, plan): (&'a ThreadCode<'a>, &'a Rates, &'a Plan),
-        (crossing, slots): (&'a Crossing, &'a Slots),
+        (storage, slots): (&'a Storage, &'a Slots),
         b: Builder,
         fill: Fill,
         here: Position,
@@ -85,7 +85,7 @@ impl<'a> Emitter<'a> {
             code,
             rates,
             plan,
-            crossing,
+            storage,
             slots,
             b,
             fill,
@@ -382,8 +382,8 @@ impl<'a> Emitter<'a> {
 
     /// Locals that serve subgroups or threads in turn, from here on.
     pub fn start_locals(&mut self, rate: Rate, number: usize) {
-        for (l, home) in &self.crossing.locals {
-            if let Home::InTurn { rate: of, at, is_zeroed } = home
+        for (l, local_storage) in &self.storage.locals {
+            if let LocalStorage::InTurn { rate: of, at, is_zeroed } = local_storage
                 && (*of, *at) == (rate, number)
             {
                 let copy = self.copy_local(*l);
@@ -408,9 +408,11 @@ impl<'a> Emitter<'a> {
 
     /// Locals that are kept for the whole block are zero at its start.
     fn clear_kept_locals(&mut self) {
-        let is_needed =
-            |home: &Home| matches!(home, Home::Memory { is_zeroed: true, extent, .. } if *extent != Extent::Lane);
-        if self.crossing.locals.values().any(is_needed) {
+        let is_needed = |of: &LocalStorage| match of {
+            LocalStorage::Memory { is_zeroed, extent, .. } => *is_zeroed && *extent != Extent::Lane,
+            _ => false,
+        };
+        if self.storage.locals.values().any(is_needed) {
             self.in_subgroups(|e| e.clear_kept(None));
         }
     }
@@ -419,8 +421,8 @@ impl<'a> Emitter<'a> {
     fn clear_kept(&mut self, number: Option<usize>) {
         let slots = self.slots;
         let mut cleared: Vec<(&Slot, &Type)> = Vec::new();
-        for (l, home) in &self.crossing.locals {
-            let Home::Memory { extent, in_loop, is_zeroed: true, .. } = home else { continue };
+        for (l, local_storage) in &self.storage.locals {
+            let LocalStorage::Memory { extent, in_loop, is_zeroed: true, .. } = local_storage else { continue };
             let is_here = match number {
                 None => *extent != Extent::Lane,
                 Some(_) => *in_loop == number,

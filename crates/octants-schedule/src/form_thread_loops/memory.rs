@@ -10,7 +10,7 @@ use octants_ir::{
 use crate::shared_buffers::next_root;
 
 use super::rates::{Rates, ThreadCode};
-use super::values::{Crossing, Extent, Home};
+use super::values::{Extent, LocalStorage, Storage};
 
 /// Memory for values of a type.
 #[derive(Debug, Clone)]
@@ -36,16 +36,16 @@ pub(super) struct Slots {
 }
 
 /// Adds the buffers to a program's.
-pub(super) fn add_slots(buffers: &mut Vec<Buffer>, code: &ThreadCode<'_>, rates: &Rates, crossing: &Crossing) -> Slots {
+pub(super) fn add_slots(buffers: &mut Vec<Buffer>, code: &ThreadCode<'_>, rates: &Rates, storage: &Storage) -> Slots {
     let mut slots = Slots::default();
-    for (v, kept) in &crossing.values {
+    for (v, kept) in &storage.values {
         let padding = if kept.is_exchanged { rates.width } else { 0 };
         let elements = elements(kept.extent, code, rates) + 2 * padding;
         let tree = add(buffers, "value of a thread", code.body.ty(*v), elements);
         slots.values.insert(*v, Slot { extent: kept.extent, padding, tree });
     }
-    for (l, home) in &crossing.locals {
-        if let Home::Memory { extent, .. } = home {
+    for (l, local_storage) in &storage.locals {
+        if let LocalStorage::Memory { extent, .. } = local_storage {
             let local = &code.body.locals[l.index()];
             let tree = add(buffers, &local.name, &local.ty, elements(*extent, code, rates));
             slots.locals.insert(*l, Slot { extent: *extent, padding: 0, tree });

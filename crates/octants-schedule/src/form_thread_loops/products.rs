@@ -16,7 +16,7 @@ enum Fragment {
     /// All threads have the same components.
     Same(ValueId),
     /// A value, and the index at which its part of the subgroup's first thread is kept.
-    Kept(ValueId, ValueId),
+    ValueStorage(ValueId, ValueId),
 }
 
 impl Emitter<'_> {
@@ -66,14 +66,14 @@ impl Emitter<'_> {
         if self.rates.varies[v.index()] <= Rate::Subgroup {
             return Fragment::Same(self.value(v));
         }
-        Fragment::Kept(v, self.first_element(v))
+        Fragment::ValueStorage(v, self.first_element(v))
     }
 
     /// A component of the thread with an index in the subgroup.
     fn component(&mut self, of: Fragment, lane: ValueId, component: u32) -> ValueId {
         match of {
             Fragment::Same(v) => self.b.extract(v, component),
-            Fragment::Kept(..) => {
+            Fragment::ValueStorage(..) => {
                 let address = self.component_address(of, lane, component);
                 self.b.load(address)
             }
@@ -81,7 +81,7 @@ impl Emitter<'_> {
     }
 
     fn component_address(&mut self, of: Fragment, lane: ValueId, component: u32) -> ValueId {
-        let Fragment::Kept(v, first) = of else { panic!("compiler bug: a matrix product without storage") };
+        let Fragment::ValueStorage(v, first) = of else { panic!("compiler bug: a matrix product without storage") };
         let slots = self.slots;
         let index = self.b.binary(BinaryOp::Add, first, lane);
         let ty: &Type = self.code.body.ty(v);

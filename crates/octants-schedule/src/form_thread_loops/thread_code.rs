@@ -9,7 +9,7 @@ use super::emit::Emitter;
 use super::plan::Region;
 use super::rates::Rate;
 use super::recompute::is_recomputed;
-use super::values::Home;
+use super::values::LocalStorage;
 
 /// The values and locals that a region uses.
 #[derive(Default)]
@@ -35,7 +35,7 @@ impl Emitter<'_> {
             e.start_locals(Rate::Thread, region.number);
             let mut copied = Vec::new();
             for l in &uses.locals {
-                if let Some(Home::Memory { is_copied: true, .. }) = e.crossing.locals.get(l) {
+                if let Some(LocalStorage::Memory { is_copied: true, .. }) = e.storage.locals.get(l) {
                     e.copy_in(*l, region);
                     copied.push(*l);
                 }
@@ -268,22 +268,22 @@ impl Emitter<'_> {
 
     /// The address of a local.
     fn local_address(&mut self, v: ValueId, l: LocalId) -> ValueId {
-        match self.crossing.locals.get(&l) {
-            Some(Home::Memory { is_copied: false, .. }) => {
+        match self.storage.locals.get(&l) {
+            Some(LocalStorage::Memory { is_copied: false, .. }) => {
                 let slots = self.slots;
                 let slot = &slots.locals[&l];
                 let index = self.slot_index(slot);
                 let Type::Ref(ty) = self.code.body.ty(v) else { panic!("compiler bug: {v} is not an address") };
                 slot.tree.address(&mut self.b, index, ty)
             }
-            Some(Home::Block) | None => self.b.local_addr(l),
+            Some(LocalStorage::Block) | None => self.b.local_addr(l),
             Some(_) => self.b.local_addr(self.copies[&l]),
         }
     }
 
     /// No other thread of the machine updates the memory.
     fn is_alone(&self, address: ValueId) -> bool {
-        let home = self.code.local_of(address).and_then(|l| self.crossing.locals.get(&l));
-        self.is_of_block(address) || matches!(home, Some(Home::Memory { is_copied: false, .. }))
+        let local_storage = self.code.local_of(address).and_then(|l| self.storage.locals.get(&l));
+        self.is_of_block(address) || matches!(local_storage, Some(LocalStorage::Memory { is_copied: false, .. }))
     }
 }

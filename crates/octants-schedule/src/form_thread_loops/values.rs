@@ -26,7 +26,7 @@ pub(super) enum Extent {
 
 /// How a value is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Kept {
+pub(super) struct ValueStorage {
     pub extent: Extent,
     /// Operations of subgroups read it, up to a subgroup's width before and after.
     pub is_exchanged: bool,
@@ -34,7 +34,7 @@ pub(super) struct Kept {
 
 /// The storage of a local.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Home {
+pub(super) enum LocalStorage {
     /// It stays one local of the block.
     Block,
     /// One local that serves the subgroups of a loop, or the threads of a region, one after the other; the number of
@@ -46,9 +46,9 @@ pub(super) enum Home {
 
 /// What crosses.
 #[derive(Debug, Default)]
-pub(super) struct Crossing {
-    pub values: BTreeMap<ValueId, Kept>,
-    pub locals: BTreeMap<LocalId, Home>,
+pub(super) struct Storage {
+    pub values: BTreeMap<ValueId, ValueStorage>,
+    pub locals: BTreeMap<LocalId, LocalStorage>,
 }
 
 /// A subgroup computes it as a whole, and each thread has a part of it.
@@ -57,10 +57,10 @@ pub(super) fn is_product(op: &Op) -> bool {
 }
 
 /// Finds what crosses.
-pub(super) fn find_crossing(code: &ThreadCode<'_>, rates: &Rates, plan: &Plan) -> Crossing {
-    let mut search = Search { code, rates, plan, found: Crossing::default() };
+pub(super) fn find_storage(code: &ThreadCode<'_>, rates: &Rates, plan: &Plan) -> Storage {
+    let mut search = Search { code, rates, plan, found: Storage::default() };
     search.nodes(&plan.nodes, None);
-    search.found.locals = search.homes();
+    search.found.locals = search.assign_locals();
     search.found
 }
 
@@ -80,7 +80,7 @@ struct Search<'a> {
     code: &'a ThreadCode<'a>,
     rates: &'a Rates,
     plan: &'a Plan,
-    found: Crossing,
+    found: Storage,
 }
 
 impl Search<'_> {
@@ -163,13 +163,13 @@ impl Search<'_> {
             Rate::Thread if subgroups.is_some() && site.is_some_and(|s| s.subgroups == subgroups) => Extent::Lane,
             Rate::Thread => Extent::Thread,
         };
-        let kept = self.found.values.entry(u).or_insert(Kept { extent, is_exchanged });
+        let kept = self.found.values.entry(u).or_insert(ValueStorage { extent, is_exchanged });
         kept.extent = kept.extent.max(extent);
         kept.is_exchanged |= is_exchanged;
     }
 
     /// Where each local lives.
-    fn homes(&self) -> BTreeMap<LocalId, Home> {
+    fn assign_locals(&self) -> BTreeMap<LocalId, LocalStorage> {
         let body = self.code.body;
         let mut uses: BTreeMap<LocalId, Uses> = BTreeMap::new();
         body.visit(self.code.of.body, &mut |v, inst| {
@@ -186,10 +186,10 @@ impl Search<'_> {
                 }
             });
         });
-        uses.into_iter().map(|(l, uses)| (l, self.home(l, &uses))).collect()
+        uses.into_iter().map(|(l, uses)| (l, self.local_storage(l, &uses))).collect()
     }
 
-    fn home(&self, l: LocalId, uses: &Uses) -> Home {
+    fn local_storage(&self, l: LocalId, uses: &Uses) -> LocalStorage {
         let [outer, inner] = uses.is_repeated;
         let is_zeroed = self.code.locals.of(l).needs_zero;
         let leaves = self.code.body.locals[l.index()].ty.leaf_count();
@@ -197,7 +197,7 @@ impl Search<'_> {
         let is_copied = uses.is_passed || is_struct || leaves <= COPIED;
         let memory = |extent, in_loop| {
             let is_copied = is_copied && extent != Extent::Subgroup;
-            Home::Memory { extent, in_loop, is_zeroed, is_copied }
+            LocalStorage::Memory { extent, in_loop, is_zeroed, is_copied }
         };
         // A value from the iteration before is still needed.
         let lasts = |is_repeated: bool| is_repeated && is_zeroed;
@@ -205,9 +205,9 @@ impl Search<'_> {
         let the_loop = only(&uses.loops).filter(|_| !lasts(outer));
         let region = only(&uses.regions).filter(|_| the_loop.is_some() && !lasts(inner));
         match (self.rates.locals[l.index()], the_loop, region) {
-            (Rate::Block, ..) => Home::Block,
+            (Rate::Block, ..) => LocalStorage::Block,
             (rate @ Rate::Subgroup, Some(at), _) | (rate @ Rate::Thread, _, Some(at)) => {
-                Home::InTurn { rate, at, is_zeroed }
+                LocalStorage::InTurn { rate, at, is_zeroed }
             }
             (Rate::Subgroup, ..) => memory(Extent::Subgroup, None),
             (Rate::Thread, Some(at), _) => memory(Extent::Lane, Some(at)),

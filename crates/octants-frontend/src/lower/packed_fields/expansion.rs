@@ -36,7 +36,7 @@ impl Expansion<'_> {
         match &op {
             Op::Load(address) | Op::VolatileLoad(address) => match place(address) {
                 Some(place) => {
-                    self.write_those_of(b, place.buffer);
+                    self.flush_field(b, place.buffer);
                     self.load(b, v, &place);
                 }
                 None => b.place(v),
@@ -50,7 +50,7 @@ impl Expansion<'_> {
             },
             Op::Atomic(op, address, value) => match place(address) {
                 Some(place) => {
-                    self.write_those_of(b, place.buffer);
+                    self.flush_field(b, place.buffer);
                     self.atomic(b, v, *op, &place, *value);
                 }
                 None => b.place(v),
@@ -86,7 +86,7 @@ impl Expansion<'_> {
     }
 
     /// Emits the stores to words in which a field has components.
-    fn write_those_of(&mut self, b: &mut Builder, field: BufferId) {
+    fn flush_field(&mut self, b: &mut Builder, field: BufferId) {
         let words: Vec<BufferId> = self.fields[&field].parts.iter().map(|packed| packed.words).collect();
         let (now, later) = std::mem::take(&mut self.pending).into_iter().partition(|p| words.contains(&p.words));
         self.pending = later;
@@ -185,16 +185,16 @@ impl Expansion<'_> {
         let field = &fields[&place.buffer];
         let all = &field.parts;
         match &place.which {
-            Which::One(number) => self.pend(b, &all[*number], place, value, is_sole),
-            Which::All if !b.ty(value).is_tensor() => self.pend(b, &all[0], place, value, is_sole),
+            Which::One(number) => self.defer_store(b, &all[*number], place, value, is_sole),
+            Which::All if !b.ty(value).is_tensor() => self.defer_store(b, &all[0], place, value, is_sole),
             Which::All => {
                 for (number, packed) in all.iter().enumerate() {
                     let part = b.extract(value, number as u32);
-                    self.pend(b, packed, place, part, is_sole);
+                    self.defer_store(b, packed, place, part, is_sole);
                 }
             }
             Which::Dynamic(index) => {
-                self.write_those_of(b, place.buffer);
+                self.flush_field(b, place.buffer);
                 let number = flat_number(b, index, &field.element.shape());
                 for (at, packed) in all.iter().enumerate() {
                     let at = b.int(at as i64, Scalar::I32);
@@ -210,7 +210,7 @@ impl Expansion<'_> {
     }
 
     /// Puts a store off until the other stores to its word are known.
-    fn pend(&mut self, b: &mut Builder, packed: &Packed, place: &PackedPlace, value: ValueId, is_sole: bool) {
+    fn defer_store(&mut self, b: &mut Builder, packed: &Packed, place: &PackedPlace, value: ValueId, is_sole: bool) {
         let same = |p: &Pending| {
             p.words == packed.words
                 && same_indices(&b.body, &p.indices, &place.indices)

@@ -1,4 +1,4 @@
-//! [`UnmadeCall`]: compiles for a call, or inspects its code, without making the call.
+//! [`PreparedCall`]: compiles for a call, or inspects its code, without making the call.
 
 use octants_engine::ir::AutodiffMode;
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -15,7 +15,7 @@ use crate::world::PyWorld;
 
 /// A kernel, or its gradient, with the arguments of a call.
 #[pyclass(module = "octants._octants", frozen)]
-pub struct UnmadeCall {
+pub struct PreparedCall {
     kernel: Py<Kernel>,
     mode: AutodiffMode,
     /// With the object that a bound kernel is bound to.
@@ -23,7 +23,7 @@ pub struct UnmadeCall {
     kwargs: Option<Py<PyDict>>,
 }
 
-impl UnmadeCall {
+impl PreparedCall {
     /// The arguments in the order of the parameters.
     fn bind<'py>(&self, py: Python<'py>) -> PyResult<Arguments<'py>> {
         let kwargs = self.kwargs.as_ref().map(|k| k.bind(py));
@@ -32,14 +32,14 @@ impl UnmadeCall {
 }
 
 #[pymethods]
-impl UnmadeCall {
+impl PreparedCall {
     #[new]
     #[pyo3(signature = (callee, args, kwargs = None))]
     fn new(
         callee: &Bound<'_, PyAny>,
         args: &Bound<'_, PyTuple>,
         kwargs: Option<Bound<'_, PyDict>>,
-    ) -> PyResult<UnmadeCall> {
+    ) -> PyResult<PreparedCall> {
         let py = callee.py();
         let (kernel, instance, mode) = if let Ok(kernel) = callee.cast::<Kernel>() {
             (kernel, None, AutodiffMode::None)
@@ -55,7 +55,7 @@ impl UnmadeCall {
         };
         let args: Vec<_> = instance.into_iter().chain(args.as_slice()).collect();
         let (args, kwargs) = (PyTuple::new(py, args)?.unbind(), kwargs.map(Bound::unbind));
-        Ok(UnmadeCall { kernel: kernel.clone().unbind(), mode, args, kwargs })
+        Ok(PreparedCall { kernel: kernel.clone().unbind(), mode, args, kwargs })
     }
 
     /// Compiles for the call, unless that was done.

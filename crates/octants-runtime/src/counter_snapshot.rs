@@ -1,4 +1,4 @@
-//! [`KeptCounters`]: the loop counters of a kernel at the start of a launch.
+//! [`CounterSnapshot`]: the loop counters of a kernel at the start of a launch.
 //!
 //! A data-dependent loop leaves its counters at their final values. The gradient of the launch runs the same rounds,
 //! so it must start from the initial values. After the gradient, the counters have their present values again.
@@ -11,21 +11,21 @@ use crate::stream::Stream;
 
 /// Copies of counters.
 #[derive(Default)]
-pub struct KeptCounters(Vec<Kept>);
+pub struct CounterSnapshot(Vec<SavedCounter>);
 
-struct Kept {
+struct SavedCounter {
     buffer: Buffer,
     offset: u64,
     bytes: u64,
     copy: Buffer,
 }
 
-impl KeptCounters {
+impl CounterSnapshot {
     /// Of a launch that is about to be made on a stream.
     ///
     /// # Errors
     /// The driver's; that a counter is not in memory of the device.
-    pub fn of(stream: &Stream, kernel: &LoadedKernel, args: &[u64], caller: &dyn Caller) -> Result<KeptCounters> {
+    pub fn of(stream: &Stream, kernel: &LoadedKernel, args: &[u64], caller: &dyn Caller) -> Result<CounterSnapshot> {
         let device = &stream.core().device;
         let mut kept = Vec::with_capacity(kernel.meta.counters.len());
         for counter in &kernel.meta.counters {
@@ -41,9 +41,9 @@ impl KeptCounters {
             let (offset, bytes) = (address - core.address(), u64::from(counter.kind.bytes()));
             let (buffer, copy) = (Buffer::of(core), Buffer::allocate(device, bytes, Contents::Any)?);
             stream.copy(&copy, 0, &buffer, offset, bytes, caller)?;
-            kept.push(Kept { buffer, offset, bytes, copy });
+            kept.push(SavedCounter { buffer, offset, bytes, copy });
         }
-        Ok(KeptCounters(kept))
+        Ok(CounterSnapshot(kept))
     }
 
     /// Queues work on a stream that finds the counters as they were.
@@ -57,14 +57,14 @@ impl KeptCounters {
         work: impl FnOnce() -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
         let mut now = Vec::with_capacity(self.0.len());
-        for Kept { buffer, offset, bytes, copy } in &self.0 {
+        for SavedCounter { buffer, offset, bytes, copy } in &self.0 {
             let aside = Buffer::allocate(&stream.core().device, *bytes, Contents::Any)?;
             stream.copy(&aside, 0, buffer, *offset, *bytes, caller)?;
             stream.copy(buffer, *offset, copy, 0, *bytes, caller)?;
             now.push(aside);
         }
         let result = work();
-        for (Kept { buffer, offset, bytes, .. }, aside) in self.0.iter().zip(&now) {
+        for (SavedCounter { buffer, offset, bytes, .. }, aside) in self.0.iter().zip(&now) {
             stream.copy(buffer, *offset, aside, 0, *bytes, caller)?;
         }
         result
