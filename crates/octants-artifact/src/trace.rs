@@ -86,7 +86,7 @@ pub type Fingerprint = [u8; 16];
 pub struct Trace {
     /// In the order in which they were asked.
     pub lookups: Vec<(Lookup, Fingerprint)>,
-    /// What came of it.
+    /// The result.
     pub outcome: Outcome,
 }
 

@@ -13,7 +13,7 @@ use octants_artifact::{
     Policy, ScalarKind, Store, StoreOptions, StoredWarning, Trace, ValueType, WarningKind, key_of_bytes,
 };
 
-/// A folder that goes with the test.
+/// A folder that is removed after the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -310,7 +310,7 @@ fn policies_keep_what_they_say() {
     with(Policy::Version, b"this").sweep();
     assert_eq!(files(&folder.0).len(), 4);
     assert_eq!(all.examine().entries, 4);
-    // The first written goes, however often it is read.
+    // The oldest entry is evicted, regardless of reads.
     set_age(&file_of(&folder.0, &key(2)), 1_000);
     let first_written = Store::open(StoreOptions {
         most_bytes: 3_000,
@@ -329,7 +329,7 @@ fn putting_keeps_the_folder_near_its_bound() {
     let folder = Folder::new("bound");
     let mut most = 0;
     for i in 0..1500 {
-        // A process for each entry, so that none knows of the others.
+        // Each entry is written by its own process, so that none knows the others.
         let store = Store::open(StoreOptions { most_bytes: 100_000, ..options(&folder.0) });
         store.put(&key(i), &artifact(i, 800)).unwrap();
         if i % 10 == 0 {
@@ -431,7 +431,7 @@ fn threads_that_put_get_sweep_and_clear_at_once_see_whole_entries() {
 const FOLDER: &str = "OCTANTS_TEST_STORE_FOLDER";
 const LIMIT: &str = "OCTANTS_TEST_STORE_LIMIT";
 
-/// Runs an ignored test of this file in a process of its own.
+/// Runs an ignored test of this file in its own process.
 fn child(test: &str, folder: &Path, limit: u64) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args([test, "--exact", "--ignored", "--nocapture"])
@@ -471,7 +471,7 @@ fn processes_killed_while_they_put_leave_whole_entries() {
                 assert!(c.try_wait().unwrap().is_none(), "ended by itself: {}", said(c));
             }
         };
-        // A busy machine lets them begin late.
+        // On a busy machine they may start late.
         while store.examine().entries == 0 {
             running();
             std::thread::sleep(Duration::from_millis(2));

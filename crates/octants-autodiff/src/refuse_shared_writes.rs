@@ -89,9 +89,9 @@ mod tests {
     fn arrays_that_share_a_part_must_not_be_written() {
         assert!(is_refused(1, &[alias(0, 1, false)]));
         assert!(is_refused(1, &[alias(1, 0, false)]));
-        // What has no gradient is a constant.
+        // Memory without a gradient is constant.
         assert!(!is_refused(4, &[alias(0, 4, false)]));
-        // Nothing of it is written.
+        // It is not written.
         assert!(!is_refused(4, &[alias(0, 1, false)]));
     }
 

@@ -1,8 +1,8 @@
 //! Every rule of differentiation against finite differences, in both modes, on scalars, vectors and matrices.
 //!
-//! A case is one operation on given types. It is evaluated here, by a few lines that know the arithmetic of f64 only:
-//! at two points beside a random one for the difference along a random direction, which the tangent must equal; and the
-//! product of a random adjoint with that tangent must be that of the direction with what `pull_back` contributes.
+//! A case is one operation on given types, evaluated here in f64. The central difference at a random point along a
+//! random direction must equal the tangent. The product of a random adjoint with that tangent must equal the product of
+//! the direction with the contributions of `pull_back`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ use octants_ir::{
     unary_type,
 };
 
-/// Leaves of a value, whatever its type; integers and truth values as f64 too.
+/// The leaves of a value of any type, all as f64.
 type Value = Vec<f64>;
 
 /// The value of every instruction of a body without memory and control.
@@ -118,7 +118,7 @@ fn unary(op: UnaryOp, x: f64) -> f64 {
         Trunc => x.trunc(),
         IsNan => f64::from(x.is_nan()),
         IsInf => f64::from(x.is_infinite()),
-        // Its derivative is none: see `stop_grad_ends_a_derivative`.
+        // It has no derivative: see `stop_grad_ends_a_derivative`.
         BitNot | Popcnt | Clz | Ffs | StopGrad => panic!("on integers only"),
     }
 }
@@ -167,7 +167,7 @@ const F64: Type = Type::Scalar(Scalar::F64);
 const VEC: Type = Type::Vector(Scalar::F64, 3);
 const MAT: Type = Type::Matrix(Scalar::F64, 2, 3);
 const SHAPES: [Type; 3] = [F64, VEC, MAT];
-/// Where an operation is smooth unless its case says otherwise.
+/// The default domain, where an operation is smooth.
 const POSITIVE: (f64, f64) = (0.1, 0.9);
 
 /// The operation, on the values of the parameters.
@@ -226,7 +226,7 @@ fn cases() -> Vec<Case> {
                 }));
             }
         }
-        // A constant exponent has a rule of its own.
+        // A constant exponent has its own rule.
         for exponent in [-2.0, 0.0, 1.0, 2.5] {
             let params = vec![(ty.clone(), POSITIVE)];
             out.push(case(format!("Pow {ty} constant {exponent}"), params, ty.clone(), move |b, p| {
@@ -437,7 +437,7 @@ fn stop_grad_ends_a_derivative() {
     assert_eq!(UnaryOp::StopGrad.derivative(), Derivative::Zero);
 }
 
-/// Operations on integers alone have the derivative zero.
+/// Integer operations have derivative zero.
 #[test]
 fn operations_on_integers_are_flat() {
     for &op in UnaryOp::ALL {

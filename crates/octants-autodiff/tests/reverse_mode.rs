@@ -1,4 +1,4 @@
-//! Gradients of kernels from seeds against finite differences, before and after the pipeline, with one lane and with
+//! Compares gradients of random kernels with finite differences, before and after the pipeline, with one lane and with
 //! several.
 //!
 //! `OCTANTS_TEST_SEEDS` says how many kernels (default 1000).
@@ -11,14 +11,14 @@ use octants_interpreter::{Interpreter, Leaf, Memory, Outcome};
 use octants_ir::{AutodiffMode, BufferId, Kernel, run_pass, run_pipeline};
 use octants_passes::{PIPELINE, PassOptions};
 
-/// Makes of a kernel its adjoint.
+/// Replaces a kernel by its adjoint.
 fn adjoin(kernel: &mut Kernel, keeping: Keeping) -> Option<StoreNeed> {
     let mut asked = Differentiation::new(AutodiffMode::Reverse, keeping);
     differentiate(kernel, &mut asked).unwrap_or_else(|e| panic!("{e:?}"));
     asked.store
 }
 
-/// What each buffer holds.
+/// The contents of each buffer.
 type Contents = Vec<Vec<Leaf>>;
 
 /// Random numbers and no gradients.
@@ -54,7 +54,7 @@ fn run(kernel: &Kernel, contents: &mut Contents, params: &[Leaf]) -> Outcome {
     outcome
 }
 
-/// The inputs: what is read, and what was there before it was written.
+/// The inputs: memory that is read, and the previous contents of written memory.
 const INPUTS: [octants_ir::BufferId; 5] = [X, W, Y, Z, M];
 
 /// The outputs.
@@ -68,7 +68,7 @@ fn loss(kernel: &Kernel, before: &Contents, weights: &[Vec<f64>; 3]) -> f64 {
     OUTPUTS.iter().zip(weights).map(|(b, w)| part(b.index(), w)).sum()
 }
 
-/// The derivative along a direction, by differences; `None` where it does not settle: a branch or a kink is in between.
+/// The directional derivative by finite differences; `None` if it does not converge because of a branch or a kink.
 fn difference(kernel: &Kernel, at: &Contents, direction: &[Vec<f64>], weights: &[Vec<f64>; 3]) -> Option<f64> {
     let moved = |by: f64| {
         let mut m = at.clone();
@@ -105,10 +105,10 @@ fn run_adjoint(adjoint: &Kernel, store: Option<&StoreNeed>, memory: &mut Content
     run(adjoint, memory, &params);
 }
 
-/// What was found of a seed.
+/// The results of a seed.
 #[derive(Default)]
 struct Found {
-    /// Differences tell the derivative.
+    /// Whether finite differences converged.
     told: bool,
     /// Sums of the gradient were gathered.
     gathered: bool,
@@ -128,7 +128,7 @@ fn check(seed: u64) -> Found {
     let Some(expected) = difference(&kernel, &before, &direction, &weights) else { return Found::default() };
 
     let mut after = before.clone();
-    // Of a number that becomes infinite and then comes to nothing the gradient is zero times infinity.
+    // If a value overflows and then has no effect, its gradient is zero times infinity.
     if !run(&kernel, &mut after, &[]).finite {
         return Found::default();
     }
@@ -189,7 +189,7 @@ fn gradients_are_those_of_differences() {
         }
     }
     std::panic::set_hook(hook);
-    // The smallest kernel tells most.
+    // The smallest kernel is the most useful one.
     failed.sort_by_key(|f| f.0.lines().count());
     let report: Vec<String> = failed.iter().take(1).map(|(k, seed, why)| format!("seed {seed}: {why}\n{k}")).collect();
     assert!(failed.is_empty(), "{} of {seeds} fail\n{}", failed.len(), report.concat());
@@ -200,7 +200,7 @@ fn gradients_are_those_of_differences() {
 
 #[test]
 fn numbers_that_become_infinite_tell_nothing() {
-    // A square is fed back until it is infinite, and nothing reads it: the differences settle all the same.
+    // Repeated squaring overflows, but nothing reads the result, so the differences converge.
     assert!(!check(3147).told);
 }
 

@@ -1,4 +1,4 @@
-//! What must hold of every entry of the table of back ends.
+//! Invariants of each entry of the table of back ends.
 
 #![allow(clippy::unwrap_used)]
 

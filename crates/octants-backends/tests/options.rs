@@ -10,7 +10,7 @@ fn config() -> Config {
     Config::new(backends())
 }
 
-/// Why an option does not take a text.
+/// Why an option rejects a text.
 fn refusal(name: &str, value: &str) -> String {
     config().set(name, &OptionValue::Str(value.into())).expect_err("no such value").to_string()
 }

@@ -1,4 +1,4 @@
-//! Code for AMD GPUs: what the code objects of typical loops hold, as LLVM's own tools see it.
+//! Code for AMD GPUs: checks the code objects of typical loops with LLVM's tools.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
@@ -41,7 +41,7 @@ fn target(cpu: &str) -> CodeTarget {
     CodeTarget::Device { triple: "amdgcn-amd-amdhsa".into(), cpu: cpu.into(), features: String::new() }
 }
 
-/// Debian's library, where it is installed.
+/// Debian's library, if it is installed.
 fn library() -> Option<PathBuf> {
     let path = Path::new("/usr/lib/x86_64-linux-gnu/amdgcn/bitcode/ocml.bc");
     path.exists().then(|| path.into())
@@ -90,9 +90,9 @@ impl CodeObject {
         CodeObject { description, code }
     }
 
-    /// What the notes say of an entry point.
+    /// The metadata of an entry point.
     fn number(&self, kernel: &str, key: &str) -> u64 {
-        // Keys are sorted: what concerns a kernel is on both sides of its name.
+        // Keys are sorted, so a kernel's entries are on both sides of its name.
         let all = self.description.split("  - .agpr_count").skip(1).chain(self.description.split("  - .args").skip(1));
         let mut of_kernel = all.filter(|text| text.contains(&format!(".symbol:         {kernel}.kd")));
         let text = of_kernel.next().unwrap_or_else(|| panic!("no {kernel} in\n{}", self.description));
@@ -214,7 +214,7 @@ fn what_fails_and_prints_goes_to_the_channel_by_updates_that_the_host_sees() {
     for (cpu, ..) in families() {
         let c = CodeObject::of(&p, cpu);
         c.assert_has(&["<octants_print>:", "<octants_fail>:", "global_atomic_cmpswap", "global_atomic_add"]);
-        // How a chip is told that all of the system takes part.
+        // The instruction modifiers for system scope on each chip.
         let system = match cpu {
             "gfx942" => "sc1",
             "gfx1200" => "scope:SCOPE_SYS",
@@ -222,7 +222,7 @@ fn what_fails_and_prints_goes_to_the_channel_by_updates_that_the_host_sees() {
         };
         let update = c.code.lines().find(|l| l.contains("global_atomic_cmpswap")).unwrap();
         assert!(update.contains(system), "{cpu}: {update}");
-        // Values are passed in memory of the thread, and nothing else is there.
+        // Private memory only holds the passed values.
         assert!(c.number("kernel_0", ".private_segment_fixed_size") <= 64, "{cpu}");
         assert!(!c.description.contains("hidden_hostcall_buffer"), "{cpu}");
     }
@@ -285,7 +285,7 @@ fn every_function_of_mathematics_is_there_in_all_widths() {
             });
             let p = program(vec![array("x", s, 1)], vec![], Type::Unit, true, b.body);
             let options = CodegenOptions { fast_math, ..options() };
-            // Linking fails where a function or a constant of the library is missing.
+            // Linking fails if a function or a constant of the library is missing.
             compile(&p, &|_| String::new(), &options, &target(cpu)).unwrap();
         }
     }
@@ -372,7 +372,7 @@ fn older_runtimes_get_code_objects_of_the_fourth_version() {
         let older = CodeTarget::Device { triple: "amdgcn-amd-amdhsa".into(), cpu: cpu.into(), features };
         for (target, version, told) in [(older, 2, false), (target(cpu), 3, true)] {
             let c = CodeObject::for_target(&reduction(AtomicOp::Add, Scalar::F32), &target, &options());
-            // What ELF calls the fourth version is 2, the fifth 3.
+            // ELF's ABI version is 2 for code object version 4, and 3 for version 5.
             assert!(
                 c.description.contains(&format!("ABI Version:                       {version}\n")),
                 "{}",
@@ -392,7 +392,7 @@ fn an_unknown_chip_is_refused_with_those_that_are_known() {
     assert!(error.to_string().contains("gfx803") && error.to_string().contains("gfx1201"), "{error}");
 }
 
-/// The instructions and labels of assembly text, without comments and what is said to the assembler.
+/// The instructions and labels of assembly text, without comments and directives.
 fn instructions(text: &str) -> String {
     let version = octants_codegen_llvm::llvm_version();
     let mut out = format!("; by LLVM {}.{}.{}\n", version.0, version.1, version.2);

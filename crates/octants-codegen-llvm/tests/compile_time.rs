@@ -1,4 +1,4 @@
-//! How long compilation takes: `cargo nextest run --run-ignored all -E 'binary(compile_time)' --no-capture`.
+//! Compile-time benchmarks: `cargo nextest run --run-ignored all -E 'binary(compile_time)' --no-capture`.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 

@@ -216,7 +216,7 @@ fn nothing_after_a_failed_assertion_runs() {
     assert_eq!(loaded.artifact.sites[0].kind, SiteKind::Assert);
 }
 
-/// Two draws per iteration, one of them in a function, of types that take one and two words.
+/// Two draws per iteration, one of them in a function, of types with one and two words.
 fn draws() -> Program {
     let mut f = Builder::new();
     let v = f.push(Op::Random, Scalar::F64.into());
@@ -368,7 +368,7 @@ fn scattered_sums_come_out_the_same_with_private_copies() {
 #[test]
 fn a_buffer_that_is_also_read_is_not_copied() {
     let mut p = scatter();
-    // The sum's old value is stored somewhere: no copy can know it.
+    // The old value of the sum is stored, and a private copy does not have it.
     let body = &mut p.tasks[0].body;
     let l = body.block(body.root).last().copied().unwrap();
     let Op::For(f) = body.inst(l).op.clone() else { panic!() };
@@ -383,8 +383,8 @@ fn a_buffer_that_is_also_read_is_not_copied() {
     assert_eq!(loaded.artifact.tasks[0].parallel.as_ref().unwrap().scatter, None);
 }
 
-/// Each of 24 functions calls the one before it six times: what is asked of a function is asked once, not once for
-/// each way to it, of which there are more than anyone could wait for.
+/// Each of 24 functions calls the previous one six times. Functions must be analyzed once, not once per call path,
+/// because the number of paths is exponential.
 #[test]
 fn a_deep_tree_of_calls_is_compiled_function_by_function() {
     let functions = (0..24u32).map(|level| {

@@ -1,5 +1,4 @@
-//! Every atomic operation on every type is made into code for every kind of target, alone and beside others in one
-//! loop.
+//! Compiles each atomic operation on each type for each kind of target, alone and with others in one loop.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 

@@ -1,5 +1,4 @@
-//! Code for NVIDIA GPUs: what the PTX text of parallel loops and their memory holds, and that NVIDIA's assembler takes
-//! it.
+//! Code for NVIDIA GPUs: checks the PTX of parallel loops and of their memory, and that NVIDIA's assembler accepts it.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
@@ -62,7 +61,7 @@ fn floats_are_updated_without_compare_and_swap_where_the_chip_can() {
         (Sub, Scalar::F64, "global.add.f64", "global.add.f64"),
         (Add, Scalar::F16, "add.noftz.f16", "add.noftz.f16"),
         (Sub, Scalar::F16, "add.noftz.f16", "add.noftz.f16"),
-        // The order of floats is that of their bits, but for what is not a number.
+        // Floats are ordered by their bits, except NaN.
         (Max, Scalar::F32, "max.s32", "cas.b32"),
         (Min, Scalar::F64, "min.s64", "cas.b64"),
         (Max, Scalar::F16, "cas.b32", "cas.b32"),
@@ -203,8 +202,8 @@ fn threads_add_a_block_of_elements_at_once() {
         ptx(&program(buffers, vec![], Type::Unit, true, b.body), &h200())
     };
     let add = |b: &mut Builder, first: ValueId, inner: ValueId| b.binary(BinaryOp::Add, first, inner);
-    // To find the longest thread takes five exchanges. Eight values are brought to one by 4 + 2 + 1, and that one
-    // needs two more.
+    // Finding the longest thread takes five shuffles. Reducing eight values to one takes 4 + 2 + 1, and reducing that
+    // one takes two more.
     let of = |text: &str, what: &str| text.matches(what).count();
     for (n, exchanges) in [(8, 4 + 2 + 1 + 2), (5, 4 + 2 + 1 + 2), (4, 2 + 1 + 3), (2, 1 + 4), (1, 5)] {
         let text = sums(n, &add);

@@ -1,4 +1,4 @@
-//! Code for NVIDIA GPUs: mathematics, inner loops, blocks and threads; that NVIDIA's assembler takes the PTX text.
+//! Code for NVIDIA GPUs: mathematics, inner loops, blocks and threads. NVIDIA's assembler must accept the PTX.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
@@ -30,7 +30,7 @@ fn every_function_of_mathematics_is_there_in_both_widths() {
             }
         }
     }
-    // What is computed in line needs no library.
+    // Inlined operations need no library.
     for op in [Sin, Cos, Tan, Exp, Exp2, Log, Log2, Sqrt, Rsqrt] {
         let o = CodegenOptions { device_library: DeviceLibrary::default(), ..options() };
         list(&map(&[op], Scalar::F32), &o, &h200(), Listing::Assembly).unwrap();
@@ -63,7 +63,7 @@ enum Length {
     Shape,
     /// The same, in each iteration of a parallel loop over two axes.
     OfMany,
-    /// As an array says.
+    /// An array's alignment.
     Row,
 }
 
@@ -107,7 +107,7 @@ fn sums_of_polynomials(terms: usize, length: Length) -> Program {
 
 #[test]
 fn inner_loops_have_several_loads_under_way() {
-    // Whole groups, a remainder in fours where it may be large, and the last elements in a loop.
+    // Whole groups, a large remainder in groups of four, and a loop for the last elements.
     let (shape, many, row) = (Length::Shape, Length::OfMany, Length::Row);
     for (terms, length, copies, rolled) in [
         (1, shape, 32 + 4 + 1, 1),

@@ -114,7 +114,7 @@ fn integer_operations_wrap_and_follow_python_and_c() {
         let loaded = build(&returns(s, |b, x, y| INT_OPS.iter().map(|op| b.binary(*op, x, y)).collect()));
         for a in values {
             for b in values {
-                // The last stands for the most negative, or the largest unsigned.
+                // The last entry is replaced by the smallest signed, or the largest unsigned value.
                 let fix = |v: i128| match v {
                     i128::MIN if s.is_signed() => -(1i128 << (s.bits() - 1)),
                     i128::MIN => i128::from(mask(s)),

@@ -1,5 +1,5 @@
-//! Programs of several modules: which there are, that they work together, and that the number of threads decides
-//! nothing.
+//! Programs of several modules: how they are split, that they link, and that the result does not depend on the number
+//! of threads.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
@@ -29,7 +29,7 @@ fn expected(x: i32, statements: usize) -> i32 {
     (0..statements as i32).fold(x, |x, k| x.wrapping_mul(3).wrapping_add(k))
 }
 
-/// What was there before.
+/// The previous value.
 fn before(x: i32, statements: usize) -> i32 {
     const THIRD: i32 = 0xaaaa_aaab_u32 as i32;
     (0..statements as i32).rev().fold(x, |x, k| x.wrapping_sub(k).wrapping_mul(THIRD))
@@ -88,7 +88,7 @@ fn tasks_of_several_modules_run_in_order_and_name_their_own_places() {
     let program = tasks(12, |b, x| statements(b, x, 60));
     let loaded = load(compile_host(&program, &place, &threads(3)).unwrap());
     assert_eq!(loaded.artifact.tasks.iter().map(|t| t.name.clone()).collect::<Vec<_>>(), names(&program));
-    // The seventh task finds 106 in the second element.
+    // The seventh task reads 106 in the second element.
     let start = (0..6).fold(106, |x, _| before(x, 60));
     for single in [false, true] {
         let (mut x, mut most) = (vec![1i32, start, 2], vec![i32::MIN]);

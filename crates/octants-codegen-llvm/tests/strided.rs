@@ -1,5 +1,5 @@
-//! Loops that the threads of a device share, run on this machine: the code made for a GPU is compiled for the CPU
-//! instead, and entered once for every thread of a grid. Every iteration must be run exactly once, whatever the grid.
+//! Grid-stride loops, run on the CPU: GPU code is compiled for the CPU and called once per thread of a grid. Each
+//! iteration must run exactly once for every grid.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
@@ -19,7 +19,7 @@ use scheduled::list;
 type Grid = (u32, u32);
 const GRIDS: [Grid; 5] = [(1, 32), (3, 64), (7, 96), (40, 32), (2, 256)];
 
-/// Where a thread is, and how large the grid: what the device's registers hold.
+/// The thread's position and the grid's size, as in the device's registers.
 const REGISTERS: &str = "
 @where = internal global [4 x i32] zeroinitializer
 define void @enter(i32 %b, i32 %bs, i32 %t, i32 %ts) {
@@ -97,8 +97,8 @@ fn run_on_grids(p: &Program, symbol: &str, args: &[u64], before: &mut dyn FnMut(
     }
 }
 
-/// A loop over the inside of an array of some axes, without `edges` (before, behind) of each; it adds to each element
-/// what `more` yields.
+/// A loop over the interior of an array, without `edges` (before, behind) of each axis. It adds the result of `more` to
+/// each element.
 fn inside_of(s: Scalar, edges: &[(i64, i64)], more: impl FnOnce(&mut Builder, &[ValueId]) -> ValueId) -> Program {
     let mut b = Builder::new();
     let dims = edges
@@ -124,11 +124,11 @@ fn inside_of(s: Scalar, edges: &[(i64, i64)], more: impl FnOnce(&mut Builder, &[
     program(vec![array("y", Scalar::F32, n), array("x", Scalar::F32, n)], vec![], Type::Unit, true, b.body)
 }
 
-/// Runs a form of the loop of [`inside_of`], with arrays of some extents; every element within the edges must be
-/// raised by what `wanted` says of its position.
+/// Runs a variant of the loop of [`inside_of`] on arrays of some extents. Each interior element must increase by
+/// `wanted` of its position.
 fn check(p: &Program, symbol: &str, extents: &[usize], edges: &[(i64, i64)], wanted: &dyn Fn(usize) -> f32) {
     let n: usize = extents.iter().product();
-    // Aligned as the wide form wants it.
+    // Aligned for the vectorized variant.
     let mut y = vec![0u128; n / 4 + 1];
     let x: Vec<u128> =
         (0..n / 4 + 1).map(|_| u128::from_ne_bytes([[0, 0, 0x80, 0x3f]; 4].concat().try_into().unwrap())).collect();
@@ -177,7 +177,7 @@ fn the_wide_form_runs_what_its_groups_have_of_the_loop() {
         let p = inside_of(if edges.len() == 2 { Scalar::I64 } else { Scalar::I32 }, edges, one);
         for extents in [[1000, 1, 1], [20, 64, 1], [3, 44, 1], [3, 5, 48]] {
             let extents = &extents[..edges.len()];
-            // Rows are a multiple of the lanes, where there are several.
+            // If there are several rows, their length is a multiple of the lanes.
             if extents.len() == 1 || extents[extents.len() - 1] % 4 == 0 {
                 check(&p, "kernel_0_wide", extents, edges, &|_| 1.0);
             }

@@ -1,4 +1,4 @@
-//! Random kernels whose threads work together, compiled for this processor, against an interpreter of their threads.
+//! Compares random kernels with cooperating threads, compiled for the CPU, with an interpreter of their threads.
 //!
 //! `OCTANTS_TEST_SEEDS` says how many kernels (default 60).
 
@@ -16,7 +16,7 @@ use octants_passes::{PIPELINE, PassOptions, offload};
 
 const RESULT: BufferId = BufferId(1);
 
-/// What the buffers hold at first.
+/// The initial contents of the buffers.
 fn contents(of: &ThreadKernel) -> [Vec<i32>; 2] {
     let mut dice = Dice(17);
     [0, 1].map(|b| (0..elements(of, BufferId(b))).map(|_| dice.below(9) as i32).collect())

@@ -1,4 +1,4 @@
-//! Which parallel loops run several iterations at once, and that their results are those of one after the other.
+//! Unroll-and-jam: which parallel loops are transformed, and that their results are unchanged.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
@@ -12,7 +12,7 @@ use programs::*;
 
 const F: Scalar = Scalar::F32;
 
-/// How an iteration `i` of the parallel loop runs its inner loop, and what it does there and after it.
+/// The inner loop of an iteration `i` of the parallel loop, its body, and the code after it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Form {
     /// out[i] = sum over j of a[i, j] * x[j].
@@ -21,9 +21,9 @@ enum Form {
     Columns,
     /// The same of `j < i`.
     Triangle,
-    /// x[i] = sum over j of a[i, j] * x[j]: what others read.
+    /// x[i] = sum over j of a[i, j] * x[j]: other iterations read x.
     InPlace,
-    /// out[i] = sum over j of a[i, j]: nothing in common.
+    /// out[i] = sum over j of a[i, j]: iterations share no loads.
     Apart,
     /// out[j] += a[i, j] * x[i].
     Scattered,

@@ -50,7 +50,7 @@ fn optimized(p: &Program) -> String {
     text
 }
 
-/// A vector of at least four floats, whatever the machine's width.
+/// A vector of at least four floats, for any vector width.
 fn has_vectors_of(text: &str, scalar: &str) -> bool {
     ["4", "8", "16"].iter().any(|n| text.contains(&format!("<{n} x {scalar}>")))
 }
@@ -126,7 +126,7 @@ fn vector_math_gives_the_numbers_of_scalar_math() {
     }
 }
 
-/// In vectors and in what remains, whether the exponential underflows, overflows or is not defined.
+/// In vectors and in the remainder, for exponentials that underflow, overflow or are undefined.
 #[test]
 fn exponentials_have_their_limits() {
     let nan = f32::NAN;

@@ -1,4 +1,5 @@
-//! Modules of programs: Khronos' validator takes each of them where it is installed, and the text of one is kept.
+//! Modules of programs. Khronos' validator checks each of them if it is installed. The text of one is compared with a
+//! file.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
@@ -22,7 +23,7 @@ fn scheduled(program: &Program, features: DeviceFeatures) -> Scheduled {
     schedule_program(program, &features.info(), ScheduleOptions::default())
 }
 
-/// Puts a module before the validator, where there is one.
+/// Validates a module, if the validator is installed.
 fn validate(module: &[u8], text: &str) {
     let spawned = Command::new("spirv-val")
         .args(["--target-env", "vulkan1.2", "-"])
@@ -102,7 +103,7 @@ fn operations_of_threads_are_valid() {
         modules(&barrier(scope), LAVAPIPE, true);
     }
     for features in [DeviceFeatures::ALL, LAVAPIPE] {
-        // Where a memory barrier waits for other threads, an atomic operation takes its place.
+        // An atomic operation replaces a memory barrier in a loop that waits for other threads.
         let has_barrier = |program: &Program, name: &str| modules(program, features, true).contains(name);
         for scope in ["block", "device"] {
             assert_eq!(has_barrier(&fence(scope), "OpMemoryBarrier"), !features.fences_wait);

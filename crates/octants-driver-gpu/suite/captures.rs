@@ -56,7 +56,7 @@ fn s7_launches_on_a_captured_stream_are_captured() {
         launch(&named(), &kernel, &x, (1, 1)).unwrap();
         launch(&named(), &groups, &y, (0, 5 + round)).unwrap();
         launch(&named(), &kernel, &x, (1, 2)).unwrap();
-        // What has nothing to do with the capture goes on meanwhile.
+        // Other work continues during the capture.
         let z = gpu.numbers(1 << 16);
         launch(gpu.device.default_stream(), &kernel, &z, (1, 9)).unwrap();
         assert!(values(&z).iter().all(|&v| v == 9));
@@ -90,7 +90,7 @@ fn s7_code_that_a_graph_may_run_stays_loaded() {
     launch(&gpu.device.stream_from_handle(stream.handle()).unwrap(), &kernel, &x, (2, 1)).unwrap();
     let ready = end_capture(stream.handle());
     drop(kernel);
-    // So many that code which is used no more is unloaded.
+    // Enough launches that unused code is unloaded.
     (0..300).for_each(|_| drop(mad(&gpu)));
     (0..3).for_each(|_| run(ready, stream.handle()));
     stream.synchronize(&Patient).unwrap();

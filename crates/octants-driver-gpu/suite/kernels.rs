@@ -1,11 +1,11 @@
-//! The kernels that vendors write by hand, in the form that the code generator gives them, and the launches of them:
+//! Handwritten kernels of each vendor, in the form of generated code, and their launches:
 //!
-//! - `mad`: `x[i] = x[i] * a + b` for `i` below `n`, by threads with the stride of the grid, none of them before `ns`
-//!   nanoseconds. The slots are `x`, `n`, `ns`, `a`, `b`.
-//! - `answer`: writes its argument plus one to the result, and where the argument is zero to address 16 too.
-//! - `speak`: says its argument at site 0, and lets the assertion of site 1 fail with it.
-//! - `sum`: `x[0]` becomes the sum of `count` slots that follow `x` and `count`. They are where the first slot says,
-//!   since they are many.
+//! - `mad`: `x[i] = x[i] * a + b` for `i` below `n`, in a grid-stride loop, after a delay of `ns` nanoseconds. The
+//!   slots are `x`, `n`, `ns`, `a`, `b`.
+//! - `answer`: writes its argument plus one to the result. If the argument is zero, it also writes to address 16.
+//! - `speak`: prints its argument at site 0, and fails the assertion of site 1 with it.
+//! - `sum`: `x[0]` becomes the sum of `count` slots that follow `x` and `count`. The first slot points to them, because
+//!   there are too many to pass by value.
 
 use octants_artifact::{
     Artifact, Bound, ParallelMeta, ScalarKind, Site, SiteKind, SitePart, TaskMeta, graph_of_groups,
@@ -23,7 +23,7 @@ pub fn artifact(name: &str, code: Vec<u8>, arg_slots: u32, tasks: Vec<TaskMeta>)
     Artifact { kernel: name.into(), modules: vec![code], arg_slots, tasks, ..Artifact::default() }
 }
 
-/// A parallel loop up to the number in slot 1; to the launcher's knowledge where `known`.
+/// A parallel loop up to the value in slot 1. The launcher knows the bound if `known`.
 pub fn parallel(known: bool) -> ParallelMeta {
     ParallelMeta {
         axes: vec![(Bound::Known(0), if known { Bound::Slot(1, ScalarKind::I64, 0) } else { Bound::Computed })],

@@ -66,13 +66,13 @@ fn s11_groups_run_side_by_side_between_what_comes_before_and_after() {
     launch(&stream, &many, &y, (1, 0)).unwrap();
     stream.synchronize(&Patient).unwrap();
     let start = std::time::Instant::now();
-    // All groups store the same number: what matters is that they come after the first launch and before the last.
+    // All groups store the same value. They must run after the first launch and before the last.
     launch_slow(&stream, &one, &x, 20 * MS, (0, 5)).unwrap();
     launch_slow(&stream, &many, &x, 50 * MS, (0, 7)).unwrap();
     launch(&stream, &one, &x, (10, 1)).unwrap();
     assert!(!stream.query().unwrap(), "the host waits for nothing");
     assert!(values(&x).iter().all(|&v| v == 71));
-    // One after the other they would take 220.
+    // Sequentially, they would take 220.
     let took = ms_since(start);
     assert!((65..200).contains(&took), "four groups of 50 ms take {took} ms, with 20 ms before");
     let stats = gpu.device.stream_pool_stats();
@@ -86,7 +86,7 @@ fn tasks_that_are_launched_as_one_do_what_they_do_one_by_one() {
     let kernel = mad_in_groups(&gpu, &[None; 3]);
     let (default, other) = (gpu.device.default_stream(), gpu.device.create_stream(0).unwrap());
     let (x, y, empty) = (gpu.numbers(1000), gpu.numbers(200_000), gpu.numbers(0));
-    // While work runs nothing waits for it, and no graph is made.
+    // While work runs, nothing waits for it, and no graph is created.
     let fresh = mad_in_groups(&gpu, &[None; 3]);
     launch_slow(&other, &mad(&gpu), &gpu.numbers(64), 100 * MS, (1, 0)).unwrap();
     launch_slow(default, &mad(&gpu), &gpu.numbers(64), 100 * MS, (1, 0)).unwrap();
@@ -96,7 +96,7 @@ fn tasks_that_are_launched_as_one_do_what_they_do_one_by_one() {
     let after = |v: i32, b: i32| (0..3).fold(v, |v, _| v.wrapping_mul(2).wrapping_add(b));
     let mut expected = [0; 2];
     for round in 1..=20 {
-        // The same launch twice, with another array, with nothing to do, on another stream.
+        // The same launch twice, with another array, without iterations, and on another stream.
         for array in [&x, &x, &y, &empty] {
             launch(default, &kernel, array, (2, round)).unwrap();
         }
@@ -104,14 +104,14 @@ fn tasks_that_are_launched_as_one_do_what_they_do_one_by_one() {
         launch(&other, &kernel, &x, (2, 1)).unwrap();
         default.wait_for(&other, &Patient).unwrap();
         if round % 4 == 0 {
-            // An idle stream is where a graph is made.
+            // A graph is created on an idle stream.
             default.synchronize(&Patient).unwrap();
         }
         expected = [after(after(after(expected[0], round), round), 1), after(expected[1], round)];
     }
     assert!(values(&x).iter().all(|&v| v == expected[0]));
     assert!(values(&y).iter().all(|&v| v == expected[1]));
-    // Code goes while its last launches run.
+    // Code is dropped while its last launches run.
     launch_slow(default, &kernel, &x, 5 * MS, (0, 7)).unwrap();
     drop(kernel);
     assert!(values(&x).iter().all(|&v| v == 7));

@@ -1,5 +1,5 @@
-//! An error that a driver does not recover from is told once with its kernel, and then that the GPU is lost. Each such
-//! error takes the process's context with it, so that it happens in a process of its own.
+//! An unrecoverable error is reported once with its kernel; later errors say that the GPU is lost. Each such error
+//! destroys the process's context, so each test runs in its own process.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use super::kernels::{answer, launch, mad};
 use super::{Gpu, values};
 use crate::vendor;
 
-/// Runs one of the tests below that are ignored otherwise, alone in a process.
+/// Runs one of the ignored tests below in its own process.
 fn alone(name: &str) {
     if Gpu::open().is_none() {
         return;
@@ -64,7 +64,7 @@ fn child_that_keeps_everything() {
     let gpu = Gpu::open().unwrap();
     let (kernel, x, stream) = (mad(&gpu), gpu.numbers(4), gpu.device.create_stream(0).unwrap());
     launch(&stream, &kernel, &x, (1, 1)).unwrap();
-    // Dropped when the thread is gone, and never where that comes too late.
+    // Dropped when the thread ends, and leaked if that is too late.
     KEPT.with(|k| *k.borrow_mut() = Some(AtEnd(Box::new((kernel, x, stream, gpu.device.clone())))));
     let left = (mad(&gpu), gpu.numbers(4), gpu.device.create_stream(0).unwrap());
     std::mem::forget(left);

@@ -1,4 +1,4 @@
-//! Memory is zeroed, ordered with work, given back, and its end is an error.
+//! Memory is zeroed, ordered with work and freed. Running out of it is an error.
 
 use octants_driver_gpu::GpuConfig;
 use octants_runtime::{Driver, ErrorKind, HostArray, Patient};
@@ -22,7 +22,7 @@ fn new_memory_is_zeroed_for_every_stream() {
         let streams: Vec<_> = (0..4).map(|_| gpu.device.create_stream(0).unwrap()).collect();
         for round in 0..50 {
             let x = gpu.numbers(100_000);
-            // What a stream finds there is what was there, plus one.
+            // Each stream reads the previous value plus one.
             launch(&streams[round % 4], &kernel, &x, (1, 1)).unwrap();
             assert!(values(&x).iter().all(|&v| v == 1), "round {round}");
         }
@@ -143,7 +143,7 @@ fn programs_that_come_and_go_leave_nothing_behind() {
         gpu.device.close(&Patient).unwrap();
         Some(())
     };
-    // The first ones make what is kept permanently.
+    // The first ones create permanent objects.
     for _ in 0..6 {
         let Some(()) = cycle() else { return };
     }

@@ -1,18 +1,17 @@
-//! The device suite: what every vendor's driver must do on a device, through the runtime's types. A file for vendors'
-//! tests to include, each in a program of its own (`tests/gpu/main.rs` of its crate), so that the tests are written
-//! once.
+//! The device suite: tests of each vendor's driver on a device, through the runtime's types. Each vendor's test program
+//! (`tests/gpu/main.rs` of its crate) includes this file.
 //!
-//! The program has a module `vendor` beside this one, with what the suite must know of it:
+//! The program has a module `vendor` next to this one, with the vendor's part of the suite:
 //!
-//! - `open(&GpuConfig) -> Option<GpuDriver>`: the first device; `None`, with a line that says why, where there is none;
+//! - `open(&GpuConfig) -> Option<GpuDriver>`: the first device. Prints the reason and returns `None` if there is none;
 //! - `code(name) -> Vec<u8>`: machine code or text of each kernel that [`kernels`] describes;
-//! - `broken()`, `NOT_FOUND`, `ILLEGAL_ADDRESS`: codes that cannot be loaded, and what is said of such things;
+//! - `broken()`, `NOT_FOUND`, `ILLEGAL_ADDRESS`: code that cannot be loaded, and the messages of such errors;
 //! - `library() -> Library` and `GRAPHS`: the vendor's library, and its functions that begin and end a capture, make a
 //!   graph ready and launch it;
-//! - `held() -> Vec<u64>` and `SLACK`: what the vendor's library holds of the device, and how much more of each is no
+//! - `held() -> Vec<u64>` and `SLACK`: the library's counts of live objects, and the increase of each that is not a
 //!   leak;
-//! - `faults() -> String`: what it saw that must not be done, since the last call;
-//! - `PACE`: how many times longer than on a GPU anything may take.
+//! - `faults() -> String`: illegal calls since the last call;
+//! - `PACE`: the factor for time limits relative to a GPU.
 
 mod captures;
 pub mod kernels;
@@ -29,7 +28,7 @@ use octants_runtime::{Buffer, Device, DeviceConfig, Patient};
 
 use crate::vendor;
 
-/// Tests that count what the library holds, or the time that something takes, hold the device alone.
+/// Tests that count objects of the library or measure times use the device exclusively.
 static ALONE: RwLock<()> = RwLock::new(());
 
 /// A millisecond of the device's, in nanoseconds.
@@ -57,7 +56,7 @@ enum Turn {
 }
 
 impl Gpu {
-    /// The first GPU; `None` where there is none.
+    /// The first GPU; `None` if there is none.
     pub fn open() -> Option<Gpu> {
         let turn = ALONE.read().unwrap_or_else(|p| p.into_inner());
         let mut gpu = Gpu::open_as(&GpuConfig::default())?;
@@ -73,7 +72,7 @@ impl Gpu {
         Some(gpu)
     }
 
-    /// Another program beside one that is open.
+    /// Another program while one is open.
     pub fn open_as(config: &GpuConfig) -> Option<Gpu> {
         vendor::open(config).map(Gpu::with)
     }
@@ -86,7 +85,7 @@ impl Gpu {
         Gpu { device: Device::new(driver, DeviceConfig { seed: 1, sink }), printed, turn: Turn::None }
     }
 
-    /// Memory for so many i32 numbers.
+    /// Memory for `n` i32 values.
     pub fn numbers(&self, n: u64) -> Buffer {
         self.device.allocate(4 * n).unwrap()
     }
@@ -94,7 +93,7 @@ impl Gpu {
 
 impl Drop for Gpu {
     fn drop(&mut self) {
-        // What failed in it was looked at by the test.
+        // The test has checked its failure.
         let _ = self.device.close(&Patient);
         if !std::thread::panicking() {
             assert_eq!(vendor::faults(), "");

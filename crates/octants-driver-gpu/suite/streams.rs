@@ -46,7 +46,7 @@ fn streams_run_side_by_side() {
         launch_slow(stream, &kernel, x, 40 * MS, (0, 1)).unwrap();
     }
     gpu.device.synchronize(&Patient).unwrap();
-    // Far more than the 40 ms that they take side by side: a busy machine lets some of them begin late.
+    // Far more than the 40 ms that they take concurrently, because some may start late on a busy machine.
     let took = ms_since(start);
     assert!(took < 16 * 40 / 2, "16 kernels of 40 ms take {took} ms");
 }
@@ -69,7 +69,7 @@ fn events_order_streams_and_tell_the_time() {
         assert!(values(&x).iter().all(|&v| v == 21));
         a.wait_for(&b, &Patient).unwrap();
         let ms = before.elapsed_ms(&after, &Patient).unwrap() / vendor::PACE as f64;
-        // No more than has passed here, however late work begins: but for what two clocks differ by.
+        // At most the time that has passed on the host, with a tolerance for the difference of the clocks.
         let passed = ms_since(start) as f64 + 1.0;
         assert!((29.0..passed).contains(&ms), "{ms} of {passed} ms");
     }
@@ -115,7 +115,7 @@ fn s6_what_belongs_to_an_ended_program_says_so() {
     gpu.device.close(&Patient).unwrap();
     assert!(launch(&stream, &kernel, &x, (1, 1)).unwrap_err().to_string().contains("program that has ended"));
     assert!(stream.synchronize(&Patient).is_err() && event.record(&stream).is_err());
-    // Everything is given back after the end.
+    // Everything is released at the end.
     drop((kernel, x, stream, event));
 }
 
@@ -133,7 +133,7 @@ fn s7_a_call_on_a_stream_of_someone_else_does_not_wait() {
     launch(&named(), &kernel, &dropped, (10, 1)).unwrap();
     drop(dropped);
     assert!(!stream.query().unwrap());
-    // Their stream goes, with its work; ours is known all the same.
+    // Their stream is destroyed with its work, but our work is still tracked.
     drop(stream);
     drop(theirs);
     assert!(values(&x).iter().all(|&v| v == 21));

@@ -1,4 +1,4 @@
-//! Many threads, many streams, everything at once; the results say whether anything went wrong.
+//! Stress tests with many threads and streams. The results show whether the order was right.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use super::{Gpu, values};
 const THREADS: i32 = 8;
 const ROUNDS: usize = 60;
 
-/// What all threads use.
+/// The state that all threads share.
 struct Shared<'a> {
     gpu: &'a Gpu,
     plain: LoadedKernel,
@@ -42,8 +42,8 @@ fn s22_eight_threads_with_streams_of_their_own() {
     eprintln!("{launches} launches in {:?}", start.elapsed());
 }
 
-/// One thread: launches on four streams in turn, which an event orders, among memory, streams and whole programs that
-/// come and go.
+/// One thread: launches on four streams in turn, ordered by an event, while memory, streams and whole programs are
+/// created and destroyed.
 fn work(shared: &Shared<'_>, thread: i32) {
     let gpu = shared.gpu;
     let streams: Vec<_> = (0..4).map(|p| gpu.device.create_stream(p).unwrap()).collect();

@@ -1,9 +1,9 @@
-//! The table of functions against AMD's own headers: a file in C, made from the table, assigns each function of the
-//! headers to a pointer of the type that the table declares, and compares numbers and layouts. It must compile without
-//! a warning; with a slip in the table it must not.
+//! Checks the table of functions with AMD's headers. A C file, generated from the table, assigns each function of the
+//! headers to a pointer of the declared type, and compares constants and layouts. It must compile without a warning,
+//! and must not compile if the table has an error.
 //!
-//! The headers are Debian's (`libamdhip64-dev`), ROCm's, or those in the folder that `OCTANTS_HIP_HEADERS` names.
-//! Without them the tests say so and do nothing.
+//! The headers are Debian's (`libamdhip64-dev`), ROCm's, or those in the folder `OCTANTS_HIP_HEADERS`. Without them,
+//! the tests print a note and are skipped.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,7 +15,7 @@ use amdhip64::outcome::code as standin;
 use octants_driver_gpu::symbols::{PoolAccess, PoolProperties, Signature};
 use octants_driver_hip::symbols::{DESCRIBE, NAMES, Own, code, layout, number};
 
-/// Where the headers are.
+/// The folder of the headers.
 fn headers() -> Option<PathBuf> {
     let given = std::env::var_os("OCTANTS_HIP_HEADERS").map(PathBuf::from);
     let usual = ["/usr/include", "/opt/rocm/include"].map(PathBuf::from);
@@ -26,7 +26,7 @@ fn headers() -> Option<PathBuf> {
     found
 }
 
-/// What the stand-in has beside, for the other libraries that tests play.
+/// Additional functions of the stand-in, for tests that imitate other libraries.
 const OF_TESTS: [Signature; 6] = [
     Signature::new("hipStreamBeginCapture", &["RawStream", "CaptureMode"]),
     Signature::new("hipStreamEndCapture", &["RawStream", "*mut Graph"]),
@@ -40,7 +40,7 @@ fn table() -> Vec<Signature> {
     NAMES.signatures().iter().chain(Own::SIGNATURES).chain(&OF_TESTS).copied().collect()
 }
 
-/// What C calls a type of the table.
+/// The C name of a type of the table.
 fn in_c(ty: &str) -> String {
     let name = match ty {
         "c_int" => "int",
@@ -87,7 +87,7 @@ fn in_c(ty: &str) -> String {
     name.into()
 }
 
-/// A file in C that compiles where the functions are as declared.
+/// A C file that compiles if the functions are declared correctly.
 fn program(table: &[Signature]) -> String {
     let mut c = String::from(
         "#define __HIP_PLATFORM_AMD__ 1\n#include <stddef.h>\n#include <hip/hip_runtime_api.h>\n\
@@ -95,7 +95,7 @@ fn program(table: &[Signature]) -> String {
          #ifndef SOURCE\n#define SOURCE void *\n#endif\n",
     );
     for (i, f) in table.iter().enumerate() {
-        // A result of no type of its own is a code.
+        // A result without a type is an error code.
         let result = if f.result == "c_int" { "hipError_t".into() } else { in_c(f.result) };
         let parameters: Vec<String> = f.parameters.iter().map(|p| in_c(p)).collect();
         let parameters = if parameters.is_empty() { "void".into() } else { parameters.join(", ") };
@@ -161,7 +161,7 @@ fn program(table: &[Signature]) -> String {
     c + &format!("hipError_t (*const describe)(hipDeviceProp_t *, int) = {};\n#endif\n", DESCRIBE[1])
 }
 
-/// Compiles; the error is what the compiler says.
+/// Compiles; the error is the compiler's output.
 fn compile(headers: &Path, c: &str, more: &[&str]) -> Result<(), String> {
     let mut compiler = Command::new("cc")
         .args(["-x", "c", "-std=c11", "-fsyntax-only", "-Werror", "-Wall", "-Wno-deprecated-declarations"])
@@ -199,7 +199,7 @@ fn a_slip_in_the_table_does_not_compile() {
         let said = check(&headers, &table).expect_err("a slip");
         assert!(said.contains("incompatible"), "{}: {said}", slip.symbol);
     };
-    // The creation of streams with flags and a priority is another function than the one that takes neither.
+    // Creating a stream with flags and a priority is a separate function.
     let create = ["*mut RawStream", "c_uint", "c_int"];
     with("hipStreamCreateWithPriority", Signature::new("hipStreamCreate", create.to_vec().leak()));
     // A parameter too few, one too many, two exchanged, one of another type.

@@ -1,5 +1,5 @@
-//! Operations of threads, compiled for the GPU that this machine plays and launched there, compute what the IR's
-//! interpreter computes.
+//! Thread operations, compiled for the emulated GPU and launched on it, compute the same results as the IR's
+//! interpreter.
 
 #![allow(clippy::unwrap_used)]
 
@@ -105,7 +105,7 @@ fn fill(p: &Program) -> Memory {
     memory
 }
 
-/// What the stand-in leaves in `y`.
+/// The contents of `y` after a run on the stand-in.
 fn launch(p: &Program, device: &Device, memory: &Memory) -> Vec<u8> {
     let target = CodeTarget::Device { triple: "twin".into(), cpu: "wave64".into(), features: String::new() };
     let scheduled = schedule_program(p.clone(), &target_info(&target), ScheduleOptions::default());

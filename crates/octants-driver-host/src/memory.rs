@@ -135,7 +135,7 @@ mod tests {
             let pages: Vec<usize> = pages.split_whitespace().map(|n| n.parse().unwrap()).collect();
             (pages[0] * 4096, pages[1] * 4096)
         };
-        // Enough to dwarf what other tests map.
+        // Much more than other tests map.
         const COUNT: usize = 16_000;
         let before = taken();
         for _ in 0..COUNT {

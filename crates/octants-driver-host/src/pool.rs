@@ -463,8 +463,7 @@ mod tests {
     fn a_pool_begins_anew_without_its_threads() {
         let pool = Pool::new(4);
         cover(&pool, 1000, 7, 4);
-        // As a child process finds it: the threads, which end here, are not there; a job of a thread that is not there
-        // is open.
+        // The state in a child process: the threads, which end here, do not exist; the job of such a thread is open.
         pool.end();
         pool.shared.ended.store(false, Ordering::SeqCst);
         let slot = pool.take_slot().unwrap();

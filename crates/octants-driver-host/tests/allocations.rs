@@ -1,4 +1,5 @@
-//! A launch allocates nothing, whether its tasks run at once or are queued. One test, since all threads are counted.
+//! A launch does not allocate, whether its tasks run immediately or are queued. There is one test, because allocations
+//! of all threads are counted.
 
 #![allow(clippy::unwrap_used)]
 

@@ -193,7 +193,7 @@ fn the_caller_is_told_before_long_work_only() {
 
 #[test]
 fn code_that_polls_is_left_when_the_caller_is_interrupted() {
-    /// Is interrupted when it was asked some times.
+    /// Is interrupted after a number of polls.
     struct Impatient(Cell<u32>);
     impl Caller for Impatient {
         fn will_block(&self) {}
@@ -259,7 +259,7 @@ fn modules_with_the_same_names_load_and_unload() {
         kernels.iter().for_each(|k| drop(launch(&device, k, &args).unwrap()));
     }
     assert_eq!(ints(&device, &buffer, 1), [200]);
-    // Several threads may load at once.
+    // Several threads may load concurrently.
     std::thread::scope(|s| {
         for _ in 0..4 {
             s.spawn(|| (0..10).for_each(|_| drop(device.load(&a).unwrap())));
@@ -280,7 +280,7 @@ fn objects_of_a_closed_device_are_refused() {
     assert_eq!(old.bytes_in_use(), (1 << 20) + 64);
     old.close(&Patient).unwrap();
     old.close(&Patient).unwrap();
-    // Closing gives back what no one has pinned.
+    // Closing releases all memory that is not pinned.
     assert_eq!(old.bytes_in_use(), 64);
     assert!(!buffer.alive() && !kernel.alive() && !old.alive());
     let gone = |e: octants_runtime::DeviceError| assert!(matches!(e.kind(), ErrorKind::ProgramGone { .. }), "{e}");
@@ -333,7 +333,7 @@ fn a_forked_process_launches_without_the_threads_of_its_parent() {
     let buffer = device.allocate(4 * n as u64).unwrap();
     let args = [buffer.ptr().unwrap(), n as u64];
     launch(&device, &kernel, &args).unwrap();
-    // Let the threads fall asleep: one that is in a job is gone in the middle of it.
+    // Wait until the threads sleep, because the fork would lose a thread in the middle of a job.
     std::thread::sleep(std::time::Duration::from_millis(20));
     // SAFETY: the child runs code of this crate and ends without running the test harness's.
     let status = unsafe {

@@ -1,4 +1,4 @@
-//! The CPU as a device whose memory the host cannot address: what is copied, and what is refused.
+//! The CPU as a device whose memory the host cannot address: copies and refusals.
 
 #![allow(clippy::unwrap_used)]
 

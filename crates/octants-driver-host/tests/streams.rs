@@ -186,7 +186,7 @@ fn a_canceled_stream_ends_with_what_it_waits_for_and_others_go_on() {
     streams[1].synchronize(&Patient).unwrap();
     streams[0].synchronize(&Patient).unwrap();
     assert_eq!((values(&buffers[1])[3], values(&buffers[2])[3]), (0, 1), "what had not begun is dropped");
-    // What is queued later runs.
+    // Work that is queued later runs.
     run(&streams[1], &increment, &buffers[1]);
     assert_eq!(values(&buffers[1])[3], 1);
 }
@@ -226,7 +226,7 @@ fn queues_wait_for_points_of_another_device_whoever_serves_it() {
         for n in 0..40 {
             let (side, number) = (n * 7 % 5 % 2, n * 3 % 4 % 2);
             let stream = &streams[side][number];
-            // All launches of a device add to the same elements, so that two at once would lose some.
+            // All launches of a device add to the same elements, so concurrent launches would lose updates.
             stream.wait_for(&last, &Patient).unwrap();
             run(stream, &kernels[side], &buffers[side]);
             let event = devices[side].create_event(false).unwrap();

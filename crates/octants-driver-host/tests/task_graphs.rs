@@ -1,4 +1,4 @@
-//! Loops and choices by what is in memory, on the CPU: in order, on real streams, and with memory of its own.
+//! Data-dependent loops and branches on the CPU: in order, on real streams, and with separate memory.
 
 #![allow(clippy::unwrap_used)]
 

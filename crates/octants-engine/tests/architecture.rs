@@ -1,11 +1,12 @@
-//! The rules that keep the crates apart, held over `cargo metadata` and the source text.
+//! Dependency rules of the crates, checked with `cargo metadata` and the source text.
 //!
-//! 1. Runtime and drivers never see IR; code generators never see a device.
+//! 1. The runtime and drivers do not depend on the IR; code generators do not depend on devices.
 //! 2. Front end, passes, schedule and code generators do not depend on one another.
-//! 3. `pyo3` appears in octants-python alone.
-//! 4. No vendor's word outside vendors' driver crates and `target/*.rs`, but where a user's choice of device is read.
+//! 3. Only octants-python uses `pyo3`.
+//! 4. Vendors' names only occur in their driver crates, in `target/*.rs`, and where a user's choice of device is
+//!    parsed.
 //! 5. No global mutable state below octants-python; environment variables are read in one file.
-//! 6. The engine knows back ends by its traits only: no code generator, no driver, no vendor.
+//! 6. The engine uses back ends only through its traits: no code generator, no driver, no vendor.
 
 #![allow(clippy::unwrap_used)]
 
@@ -29,8 +30,8 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("octants-interpreter", &["octants-diag", "octants-ir"]),
     ("octants-file-tests", &["octants-ir", "octants-interpreter"]),
     ("octants-artifact", &[]),
-    // Code generators name the user's lines in run-time messages: that takes `Span`.
-    // What code generators tell launches in one way.
+    // Code generators name the user's lines in run-time messages, which needs `Span`.
+    // The interface between code generators and launches.
     ("octants-codegen", &["octants-diag", "octants-ir", "octants-artifact"]),
     ("octants-codegen-llvm", &["octants-diag", "octants-ir", "octants-artifact", "octants-codegen"]),
     ("octants-codegen-spirv", &["octants-diag", "octants-ir", "octants-artifact", "octants-codegen"]),
@@ -40,7 +41,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("octants-driver-gpu", &["octants-runtime", "octants-artifact"]),
     ("octants-driver-cuda", &["octants-driver-gpu", "octants-runtime", "octants-artifact"]),
     ("octants-driver-hip", &["octants-driver-gpu", "octants-runtime", "octants-artifact"]),
-    // Plays a vendor's library, and knows as little of us.
+    // Stands in for a vendor's library, so it depends on none of our crates.
     ("octants-driver-hip-standin", &["octants-amdgpu-emulator"]),
     // Interprets a vendor's machine code.
     ("octants-amdgpu-emulator", &[]),
@@ -78,7 +79,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "octants-driver-recording",
         ],
     ),
-    // Matrices on the host: nothing of compiling or launching.
+    // Matrices on the host, independent of compilation and launches.
     ("octants-linalg", &[]),
     ("octants-python", &["octants-engine", "octants-backends", "octants-layout", "octants-linalg"]),
 ];
@@ -178,7 +179,7 @@ const GLOBAL_STATE: &[(&str, &str, &str)] = &[
 /// A C library for tests, which as such has the state of a process and reads variables of the environment.
 const PLAYED_LIBRARY: &str = "crates/octants-driver-hip-standin/";
 
-/// The driver of file tests, which is told by the environment to write what it would compare.
+/// The driver of file tests, which an environment variable makes update the expected files.
 const FILE_TESTS: &str = "crates/octants-file-tests/";
 
 fn root() -> PathBuf {
@@ -322,7 +323,7 @@ fn there_is_no_global_mutable_state_below_the_binding() {
             let Some(name) = global_state(line) else { continue };
             match GLOBAL_STATE.iter().find(|(file, item, _)| file == path && *item == name) {
                 Some(entry) => _ = allowed.insert(entry),
-                // What is inside `thread_local!` is found by that word.
+                // Statics inside `thread_local!` are found by the macro's name.
                 None if GLOBAL_STATE.iter().any(|(file, item, _)| file == path && *item == "thread_local") => {}
                 None => wrong.push(format!("{path}:{}: {name}", i + 1)),
             }

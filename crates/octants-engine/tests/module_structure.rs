@@ -1,4 +1,4 @@
-//! What keeps a crate readable from the inside, held over the source text of all crates.
+//! Rules on the structure of crates, checked with the source text of all crates.
 //!
 //! 1. No import cycle among the modules of a crate. A module imports another one when it names a path below `crate::`,
 //!    `super::` or `self::` that leads there, in a `use` or in code. A module that names its own children does not
@@ -6,7 +6,7 @@
 //! 2. No function over 100 lines.
 //! 3. No file over 600 lines.
 //!
-//! What breaks these rules is in a list. The lists only shrink: an entry that is no longer needed fails the test.
+//! Exceptions are listed. The lists only shrink: an unnecessary entry fails the test.
 
 #![allow(clippy::unwrap_used)]
 
@@ -162,7 +162,7 @@ fn named_paths(tokens: &[TokenTree], module: &ModulePath, out: &mut Vec<ModulePa
     for (at, token) in tokens.iter().enumerate() {
         match token {
             TokenTree::Group(inner) => {
-                // What is in an inline module is named from there.
+                // Paths in an inline module are relative to it.
                 let name = tokens.get(at.wrapping_sub(1)).filter(|_| at >= 2 && is_ident(tokens.get(at - 2), "mod"));
                 let below: Vec<TokenTree> = inner.stream().into_iter().collect();
                 let module: ModulePath = module.iter().cloned().chain(name.map(ToString::to_string)).collect();
@@ -184,7 +184,7 @@ fn named_paths(tokens: &[TokenTree], module: &ModulePath, out: &mut Vec<ModulePa
     }
 }
 
-/// A path with `crate`, `super` and `self` replaced by what they mean in a module.
+/// Resolves `crate`, `super` and `self` in a path of a module.
 fn from_root(path: Vec<String>, module: &ModulePath) -> ModulePath {
     let mut out = module.clone();
     for part in path {
@@ -198,7 +198,7 @@ fn from_root(path: Vec<String>, module: &ModulePath) -> ModulePath {
     out
 }
 
-/// What the crate's root re-exports: name and path.
+/// The re-exports of the crate's root: name and path.
 fn reexports(root: &[TokenTree]) -> BTreeMap<String, ModulePath> {
     let mut paths = Vec::new();
     for at in 0..root.len() {
@@ -259,7 +259,7 @@ fn cycles(imports: &BTreeMap<ModulePath, BTreeSet<ModulePath>>) -> BTreeMap<Stri
     out
 }
 
-/// The functions among the tokens, those inside others too: name, and lines from `fn` to the closing brace.
+/// All functions, including nested ones: name, and number of lines from `fn` to the closing brace.
 fn functions(tokens: &[TokenTree], out: &mut Vec<(String, usize)>) {
     for (at, token) in tokens.iter().enumerate() {
         if let TokenTree::Group(inner) = token {
@@ -273,7 +273,7 @@ fn functions(tokens: &[TokenTree], out: &mut Vec<(String, usize)>) {
     }
 }
 
-/// Fails where what was found and what is allowed differ.
+/// Fails if the violations differ from the allowed ones.
 fn compare(rule: &str, found: &BTreeMap<String, String>, allowed: BTreeSet<String>) {
     let new: Vec<&String> = found.iter().filter(|(name, _)| !allowed.contains(*name)).map(|(_, text)| text).collect();
     let gone: Vec<_> = allowed.iter().filter(|name| !found.contains_key(*name)).collect();

@@ -1,5 +1,5 @@
-//! `stream_parallel` from a kernel's source to the driver's calls: modules are compiled as in a program, for a driver
-//! that writes down what it is asked to do and proves its order. Tests are named by the numbers of the requirements.
+//! `stream_parallel` from a kernel's source to the driver's calls. Modules are compiled as in a program, for a driver
+//! that records its calls and checks their order. Tests are named by the numbers of the requirements.
 
 #![allow(clippy::unwrap_used)]
 
@@ -99,7 +99,7 @@ impl Bench {
         self.session.device().create_stream(0).unwrap()
     }
 
-    /// Ends everything and asks the driver whether all was well.
+    /// Ends everything, and checks that the driver found no mistakes.
     fn finish(self) {
         self.session.close(&Patient).unwrap();
         drop(self.session);
@@ -108,7 +108,7 @@ impl Bench {
     }
 }
 
-/// How many times the driver was asked this.
+/// The number of calls of a driver function.
 fn count(calls: &[String], name: &str) -> usize {
     calls.iter().filter(|c| c.split(' ').next() == Some(name)).count()
 }
@@ -208,7 +208,7 @@ fn s9_blocks_are_concurrent_and_an_empty_one_takes_no_stream() {
     let [first, last] = &tasks[..] else { panic!("{tasks:#?}") };
     assert!(!first.happens_after(last) && !last.happens_after(first));
     assert_eq!((count(&calls, "record_event"), count(&calls, "wait_events")), (2, 2), "one worker: {calls:?}");
-    // Launches on one stream are ordered with what they forked.
+    // Launches on one stream are ordered with the work that they forked.
     assert!(tasks.iter().all(|t| before.iter().all(|b| t.happens_after(b))));
     assert_eq!(bench.session.device().stream_pool_stats().created, 1);
     drop((kernel, stream));

@@ -1,8 +1,8 @@
 //! The user's mistakes: `tests/error/<case>.py`.
 //!
-//! Every kernel of a case is wrong in one place, marked on its line: `#~ ERROR <part of the message>`, then, if wanted,
-//! `#~ AT <the underlined text>` and `#~ HINT <part of the hint>`. The first line of what is underlined is the marked
-//! line. With `OCTANTS_SHOW=1` the rendered messages are printed.
+//! Each kernel of a case has one error, marked on its line: `#~ ERROR <part of the message>`, optionally followed by
+//! `#~ AT <the underlined text>` and `#~ HINT <part of the hint>`. The underlined text begins on the marked line.
+//! `OCTANTS_SHOW=1` prints the rendered messages.
 
 #![allow(clippy::unwrap_used)]
 

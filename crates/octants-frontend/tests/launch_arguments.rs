@@ -1,5 +1,4 @@
-//! What the front end says about filling a kernel's arguments: captured arrays, members of dataclasses, fields' roots,
-//! results.
+//! The argument plan of the front end: captured arrays, members of dataclasses, fields' roots, results.
 
 #![allow(clippy::unwrap_used)]
 

@@ -21,7 +21,7 @@ fn cases() -> Vec<PathBuf> {
     paths
 }
 
-/// The printed kernels of a case, and what is wrong with them.
+/// The printed kernels of a case, and their verification errors.
 fn lower_case(path: &Path, wrong: &mut Vec<String>) -> String {
     let text = std::fs::read_to_string(path).unwrap();
     let name = path.file_name().unwrap().to_string_lossy().into_owned();

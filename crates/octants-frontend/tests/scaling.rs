@@ -1,5 +1,5 @@
-//! Lowering takes time in proportion to the code: four times the code takes about four times as long, and never much
-//! more questions to the outside. Code that nests deeply does not exhaust the stack of a thread.
+//! Lowering takes linear time: four times the code takes about four times as long, and about four times the queries.
+//! Deeply nested code does not exhaust the stack.
 
 #![allow(clippy::unwrap_used)]
 
@@ -32,10 +32,9 @@ fn measure(module: &Module) -> (Duration, u64) {
 
 fn assert_linear(name: &str, n: usize, code: impl Fn(usize) -> String) {
     let [small, large] = [n, 4 * n].map(|n| Module::read("scaling.py", &code(n)));
-    // The best of some runs of each, in turn, so that both have the machine's good moments. Where it is busy they may
-    // be rare.
+    // The best of several interleaved runs of each, so that a load on the machine affects both alike.
     let mut best = [Duration::MAX; 2];
-    // Quadratic code would take 16 times as long.
+    // With quadratic time it would take 16 times as long.
     let is_linear = |[small, large]: [Duration; 2]| large < 12 * small + Duration::from_millis(2);
     for round in 0..50 {
         let ((small, few), (large, many)) = (measure(&small), measure(&large));
@@ -130,7 +129,7 @@ fn calls_one_after_the_other() {
 
 #[test]
 fn deep_calls() {
-    // A small stack would be used up here: run where a program would run, in a thread of the usual 8 MiB.
+    // A small stack would overflow, so run in a thread with the usual 8 MiB.
     let run = || {
         assert_linear("inlined", 50, |n| chain(n, "    b = NEXT(a + 1)\n    return b + 1"));
         assert_linear("outlined", 50, |n| chain(n, "    if a > 3:\n        return NEXT(a + 1)\n    return NEXT(a)"));
@@ -173,7 +172,7 @@ fn long_function(name: &str, lines: usize) -> String {
     text + &format!("    return v{}\n\n\n", lines - 1)
 }
 
-/// A function is in the IR once, however often and with whatever numbers it is called.
+/// A function is in the IR once, regardless of the number of calls and their runtime arguments.
 #[test]
 fn a_long_function_called_often() {
     let called = |n: usize, argument: &dyn Fn(usize) -> String| {

@@ -72,7 +72,7 @@ fn philox(mut c: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
 mod tests {
     use super::philox;
 
-    /// The known answers of the generator's authors.
+    /// The known-answer tests of the generator's authors.
     #[test]
     fn philox_gives_the_known_answers() {
         assert_eq!(philox([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);

@@ -1,9 +1,9 @@
 //! Kernels from seeds: nested loops of every kind, jumps out of them, branches, functions, indices that loops carry
 //! along, vectors.
 //!
-//! What a kernel reads it does not write: `x`, `w` and `n` are read, `y` is stored to at the iteration's own index and
-//! added to there, `z` is added to anywhere, and the first half of `m` keeps the smallest of what it is given, the
-//! other half the largest. Numbers stay small, so that differences tell.
+//! A kernel does not read memory that it writes. `x`, `w` and `n` are read. `y` is stored to, or added to, at the
+//! iteration's own index. `z` is added to at any index. The first half of `m` accumulates minima, the second half
+//! maxima. Values stay small, so that finite differences are accurate.
 
 use octants_ir::{
     AtomicOp, BinaryOp, Buffer, BufferId, Builder, Const, ForLoop, FuncId, Function, Kernel, Layout, LocalId,
@@ -327,7 +327,7 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// Lets an element of `m`, or a component of it, be no larger (smaller) than a number near to memory.
+    /// Updates an element of `m`, or a component of it, by the minimum (maximum) with a value near to memory.
     fn keep_extreme(&mut self) {
         let op = if self.dice.below(2) == 0 { AtomicOp::Min } else { AtomicOp::Max };
         let (at, from) = (self.int_below(N / 2), self.int_below(N));
@@ -426,7 +426,7 @@ impl<'a> Generator<'a> {
         self.b.set_cursor(back);
     }
 
-    /// At most four times, and ends before by whatever jumps there are.
+    /// At most four iterations, fewer if a jump leaves the loop.
     fn while_loop(&mut self, depth: u32) {
         let count = self.b.body.add_local("count", Type::I32);
         let zero = self.int(0);

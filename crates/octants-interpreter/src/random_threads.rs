@@ -1,8 +1,8 @@
-//! Kernels from seeds in which the threads of a block work together: barriers, votes and exchanges, under branches and
-//! in loops that all threads take alike; shared memory between two barriers; code that only some threads run.
+//! Kernels from seeds in which the threads of a block cooperate: barriers, votes and shuffles, in uniform branches and
+//! loops; shared memory between two barriers; code that only some threads run.
 //!
-//! No two threads race, so that what such a kernel computes does not depend on how its threads run. Each thread writes
-//! its own elements of `y`; `x` is read. All numbers are i32.
+//! Threads do not race, so the results do not depend on their order. Each thread writes its own elements of `y`; `x` is
+//! read. All values are i32.
 
 use octants_ir::{
     AtomicOp, BinaryOp, Buffer, BufferId, Builder, ComponentLayout, ForLoop, GridValue, Kernel, Layout, LocalId,
@@ -281,7 +281,7 @@ impl<'a> Generator<'a> {
         let back = self.b.set_cursor(yes);
         let local = self.own[self.dice.below(3) as usize];
         if self.dice.below(3) == 0 {
-            // As many iterations as the thread likes.
+            // A loop whose trip count differs among threads.
             let (begin, mask) = (self.int(0), self.int(3));
             let v = self.value();
             let end = self.b.binary(BinaryOp::And, v, mask);
@@ -350,7 +350,7 @@ impl<'a> Generator<'a> {
         self.b.push(Op::Barrier(ThreadScope::Block), Type::Unit);
     }
 
-    /// Each thread reads what another one has written.
+    /// Each thread reads a value that another one has written.
     fn pass_around(&mut self) {
         let (v, own) = (self.value(), self.at(EACH, self.thread));
         self.b.store(own, v);
@@ -364,7 +364,7 @@ impl<'a> Generator<'a> {
         self.barrier();
     }
 
-    /// One thread writes what all read.
+    /// One thread writes a value that all threads read.
     fn broadcast_value(&mut self) {
         let v = self.value();
         let [yes, no] = [self.b.body.add_block(), self.b.body.add_block()];
@@ -402,7 +402,7 @@ impl<'a> Generator<'a> {
         self.barrier();
     }
 
-    /// A loop with as many iterations for all threads.
+    /// A loop with a uniform trip count.
     fn loop_together(&mut self, depth: u32) {
         let begin = self.int(0);
         let end = if self.dice.below(2) == 0 {
@@ -421,7 +421,7 @@ impl<'a> Generator<'a> {
         self.agreed.push(k);
         self.statements(3, depth - 1);
         if self.dice.below(4) == 0 {
-            // The last statement: no one meets after it.
+            // The last statement. No synchronization follows it.
             self.leave(Agreement::None, Op::Continue);
         }
         self.agreed.truncate(agreed);
@@ -442,7 +442,7 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// A loop that all threads leave together.
+    /// A loop with a uniform exit.
     fn repeat_together(&mut self, depth: u32) {
         let local = self.b.body.add_local("rounds", Type::I32);
         let zero = self.int(0);

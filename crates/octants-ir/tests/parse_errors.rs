@@ -1,4 +1,4 @@
-//! What the parser says about text that it cannot read, and where.
+//! The parser's errors, and their positions.
 
 use octants_ir::{Body, Kernel, Program, TaskGraph};
 

@@ -1,4 +1,4 @@
-//! Random trees: what the crate computes against a walk over every cell in memory.
+//! Random trees: compares the crate's results with a walk over every cell in memory.
 
 #![allow(clippy::unwrap_used)]
 
@@ -19,7 +19,7 @@ struct Node {
 /// A cell: axis, extent and index, for each axis of its level.
 type Cell = Vec<(u8, u64, u64)>;
 
-/// An element of a place: where it lies, and the cell of each level on the way to it.
+/// An element of a place: its offset, and the cell of each level on the path to it.
 struct Element {
     place: LevelId,
     address: u64,
@@ -103,7 +103,7 @@ fn up(value: u64, alignment: u64) -> u64 {
     (value..).find(|v| v % alignment == 0).unwrap()
 }
 
-/// Whether a level takes part in the layout: itself, or by what is below it.
+/// Whether a level is part of the layout, itself or by its descendants.
 fn counts(node: &Node) -> bool {
     node.is_kept || node.children.iter().any(counts)
 }

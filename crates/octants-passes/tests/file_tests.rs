@@ -20,7 +20,7 @@ use octants_passes::{PIPELINE, PassOptions, offload};
 
 const CRATE: &str = env!("CARGO_MANIFEST_DIR");
 
-/// What cases run beside the rows of the pipeline's table.
+/// Passes of cases in addition to the rows of the pipeline's table.
 const OTHERS: &[&str] = &["access_sets", "offload", "pipeline", "print", "renumber"];
 
 fn run(case: &Case) -> String {

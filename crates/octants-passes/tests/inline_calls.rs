@@ -1,10 +1,11 @@
-//! Which calls `inline_calls` leaves: code must not grow with the number of calls, and loops that vectors could run
-//! stay whole.
+//! The calls that `inline_calls` does not inline: code must not grow with the number of calls, and vectorizable loops
+//! must not contain calls.
 
 use octants_ir::{BinaryOp, Builder, ForLoop, FuncId, Function, Kernel, Op, Range, Scalar, Type};
 use octants_passes::inline_calls::inline_calls;
 
-/// The calls left of `calls` calls of a function of `operations` operations, in a loop of its own or not.
+/// The number of remaining calls of `calls` calls of a function of `operations` operations, each in its own loop or
+/// not.
 fn calls_left(calls: usize, operations: usize, with_loop: bool) -> usize {
     let mut f = Builder::new();
     let mut v = f.push(Op::Param(0), Type::I32);
@@ -84,7 +85,7 @@ fn size_of_tree(levels: u32, operations: usize) -> usize {
 #[test]
 fn copies_of_copies_are_bounded() {
     assert!(size_of_tree(3, 24) > 8 * 7 * 24, "a small tree is inlined whole");
-    // Each of sixty functions may be copied; together they may not. What is copied stays as a function, too.
+    // Each of sixty functions may be inlined, but not all of them together. Inlined functions are kept, too.
     let size = size_of_tree(60, 400);
     assert!(size < 60 * 403 + 2 * 8000, "{size}");
 }

@@ -1,4 +1,4 @@
-//! What run-time messages quote of the user's source.
+//! Quotes of the user's source in run-time messages.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,5 +1,4 @@
-//! Random kernels before and after each pass of the pipeline, and before and after all of it: memory must come out the
-//! same.
+//! Runs random kernels before and after each pass of the pipeline, and of all of it: memory must be the same.
 //!
 //! `OCTANTS_TEST_SEEDS` says how many kernels (default 120).
 
@@ -32,7 +31,7 @@ fn kernel(seed: u64, variant: Variant) -> Kernel {
     kernel
 }
 
-/// What a kernel leaves in memory that was made from a seed.
+/// Runs a kernel on memory from a seed. Returns the memory.
 fn run(kernel: &Kernel, seed: u64) -> (Memory, Outcome) {
     let mut memory = random_memory(kernel, &mut Dice(seed));
     let outcome = Interpreter::default().run_kernel(kernel, &mut memory, &[]).unwrap_or_else(|e| panic!("{e}"));
@@ -54,7 +53,7 @@ fn difference(before: &Memory, after: &Memory, buffers: usize, exact: bool) -> O
     })
 }
 
-/// Runs a pass on a kernel and compares; says whether it changed the code.
+/// Runs a pass on a kernel and compares the results. Returns whether it changed the code.
 fn check(kernel: &Kernel, seed: u64, pass: &str, options: &mut PassOptions, exact: bool) -> bool {
     let mut changed = kernel.clone();
     if pass == "pipeline" {
@@ -69,7 +68,7 @@ fn check(kernel: &Kernel, seed: u64, pass: &str, options: &mut PassOptions, exac
         let wrong = difference(&before, &after, kernel.buffers.len(), exact);
         assert_eq!(wrong, None, "after `{pass}`\n{kernel}\n----\n{changed}");
     }
-    // A program is what runs in the end.
+    // The final stage is a program.
     let mut memory = random_memory(kernel, &mut Dice(seed));
     let program = offload(changed.clone());
     let outcome = Interpreter::default().run_program(&program, &mut memory, &[]).unwrap_or_else(|e| panic!("{e}"));

@@ -1,4 +1,4 @@
-//! Loops over split arrays: where they are cut, and what is refused.
+//! Loops over split arrays: where they are split, and refusals.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
@@ -103,7 +103,7 @@ fn sums_reach_rows_around_the_owned_one() {
     restrict_loops(&mut kernel, &split()).unwrap();
     let tasks = split_tasks(&offload(kernel), &split());
     let found = tasks[0].as_ref().unwrap();
-    // Nothing is written: the rows that are read decide.
+    // Nothing is written, so the rows that are read determine the split.
     assert_eq!((found.axis, found.shift), (0, 0));
     assert_eq!(found.adds[&BufferId(1)], Halo { before: 1, after: 2 });
     assert!(found.writes.is_empty());
@@ -145,7 +145,7 @@ fn rows_that_wrap_around_go_on() {
     assert_eq!(found.wraps, BTreeSet::from([WrappedRows { buffer: BufferId(0), modulus: None, end: None }]));
     assert!(program.to_string().contains("= mod"));
     unwrap_rows(&mut program, &split());
-    // Nothing computes the modulo for an address any more.
+    // No address computes the modulo any more.
     let after = split_tasks(&program, &split());
     assert!(after[0].as_ref().unwrap().wraps.is_empty(), "{program}");
     assert_eq!(after[0].as_ref().unwrap().reads, found.reads);

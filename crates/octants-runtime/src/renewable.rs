@@ -66,7 +66,7 @@ mod tests {
         // SAFETY: no other thread has the lock, here and below.
         assert!(!unsafe { lock.renew_if_held() });
         assert_eq!(*lock.lock().unwrap(), 5);
-        // As a thread leaves it that is not there any more.
+        // The state after a thread that does not exist any more.
         std::mem::forget(lock.lock().unwrap());
         // SAFETY: as above; the guard is forgotten.
         assert!(unsafe { lock.renew_if_held() });

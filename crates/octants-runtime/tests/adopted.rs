@@ -1,5 +1,5 @@
-//! Streams that another library made (S7): a call that names one does not wait for its work, whoever needs that work
-//! waits for an event, and no call touches the stream once nobody names it.
+//! Streams of another library (S7). A call on one does not wait for its work; dependent work waits for an event. No
+//! call uses the stream after its last reference is dropped.
 
 #![allow(clippy::unwrap_used)]
 
@@ -70,7 +70,7 @@ fn s7_s18_s19_what_comes_later_waits_for_the_work_and_leaves_the_stream_alone() 
     let (kernel, read, dropped) = (kernel(&device, 64), device.allocate(64).unwrap(), device.allocate(64).unwrap());
     call(&device, &kernel, &read);
     call(&device, &kernel, &dropped);
-    // From here on their stream may be gone.
+    // From here on, their stream may be destroyed.
     log.take();
     read.wait(HostAccess::Read, &Patient).unwrap();
     let calls = log.take();
@@ -157,7 +157,7 @@ fn s7_s15_a_worker_that_is_captured_serves_that_capture_alone() {
     log.capture(None);
     assert!([first, others].contains(&worker_for(0)), "captures have ended");
     assert_eq!(device.stream_pool_stats().created, 3);
-    // To the driver what was captured has run: its end is known once something after it is.
+    // The driver treats captured work as executed. Its end is known once that of later work is.
     worker_for(THEIRS);
     worker_for(OTHERS);
     drop((groups, buffer));

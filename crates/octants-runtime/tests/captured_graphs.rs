@@ -1,4 +1,4 @@
-//! Captured graphs, seen by a driver that checks the order of every use.
+//! Captured graphs, with a driver that checks the order of all uses.
 
 #![allow(clippy::unwrap_used)]
 
@@ -118,7 +118,7 @@ fn branches_run_on_streams_of_the_pool_behind_what_they_wait_for() {
 fn launches_on_several_streams_come_one_after_the_other() {
     let (bench, log) = Bench::new();
     let graph = bench.fork();
-    // The driver objects where the graph's frames are used by two launches at a time.
+    // The driver reports a mistake if two launches use the graph's frames concurrently.
     for stream in bench.streams.iter().chain([bench.device.default_stream()]).chain(&bench.streams) {
         replay(stream, &graph).unwrap();
     }

@@ -1,5 +1,5 @@
-//! What code of a device says reaches the user through the stream's channel: in order, once, and not before it is
-//! complete (S21). The driver plays the device.
+//! Output of device code reaches the user through the stream's channel: in order, once, and not before it is complete
+//! (S21). The driver simulates the device.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Concurrent launches, seen by a driver that checks the order of every use.
+//! Concurrent launches, with a driver that checks the order of all uses.
 
 #![allow(clippy::unwrap_used)]
 
@@ -106,10 +106,10 @@ fn all_else_on_the_default_stream_is_behind_the_lanes_and_later_launches_behind_
     };
     launch(&device, &kernel, [&x, &x, &y], (0, 100));
     launch(&device, &kernel, [&x, &x, &z], (0, 100));
-    // A stream that waits for the default stream is after what its lanes were given.
+    // A stream that waits for the default stream also waits for the launches on its lanes.
     stream.wait_for(device.default_stream(), &Patient).unwrap();
     on_stream(&y);
-    // And launches after what the default stream waits for.
+    // Launches also wait for the events that the default stream waits for.
     device.default_stream().wait_for(&stream, &Patient).unwrap();
     launch(&device, &kernel, [&x, &x, &z], (0, 100));
     assert_eq!(order(&log), [vec![], vec![false], vec![true, true], vec![true, true, true]]);
@@ -185,7 +185,7 @@ fn each_call_fails_once_and_nothing_is_lost() {
         let ends = [&y, &z, &y]
             .map(|to| unsafe { device.launch(device.default_stream(), &kernel, &slots(to), &[], &Patient) });
         let (failed, any) = (log.failed(), ends.iter().any(|e| e.is_err()));
-        // Whatever has failed, the next launch works.
+        // The next launch works after any failure.
         log.fail_call(1 << 40);
         launch(&device, &kernel, [&y, &z, &x], (0, 100));
         drop((kernel, x, y, z));
@@ -209,7 +209,7 @@ fn a_device_that_does_everything_at_once_takes_no_notice() {
     finish(device, &log);
 }
 
-/// A round of three launches, of which the last is after the others.
+/// A round of three launches. The last one depends on the others.
 fn round(device: &Device, kernel: &LoadedKernel, [x, y, z, w]: [&Buffer; 4]) {
     launch(device, kernel, [x, x, y], (0, 100));
     launch(device, kernel, [x, x, z], (0, 100));

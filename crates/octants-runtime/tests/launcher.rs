@@ -1,5 +1,5 @@
-//! What the launcher asks of a driver, seen by one that writes down its calls. It works asynchronously: queued work is
-//! done, and failures are known, only when someone waits.
+//! The launcher's driver calls, recorded by a driver. It works asynchronously: queued work completes, and failures are
+//! reported, only during a wait.
 
 #![allow(clippy::unwrap_used)]
 
@@ -40,7 +40,7 @@ fn a_launch_makes_one_call_per_task_and_nothing_else() {
         expected.extend((0..3).map(|t| format!("launch {t} [4, {n}] number {n} on 0")));
     }
     assert_eq!(log.take(), expected);
-    // A smaller frame takes the same memory, a larger one replaces it.
+    // A smaller frame reuses the memory, a larger one replaces it.
     let small = device.load(&artifact(1, 8, 0)).unwrap();
     let large = device.load(&artifact(1, 1000, 0)).unwrap();
     log.take();

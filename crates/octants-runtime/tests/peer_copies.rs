@@ -1,4 +1,4 @@
-//! Copies from one device to another, seen by a driver that writes down the calls of both.
+//! Copies between devices, with a driver that records the calls of both.
 
 #![allow(clippy::unwrap_used)]
 
@@ -55,7 +55,7 @@ fn a_copy_comes_behind_what_uses_the_memory_and_later_work_behind_the_copy() {
         let task = |name: &str| launched.iter().find(|l| l.task == name).unwrap();
         assert!(task("user").happens_after(task("before")), "the copy waits for the source's writer");
         assert!(task("after").happens_after(task("before")));
-        // Memory that goes before the copy is done would be a mistake.
+        // Freeing memory before the copy is done would be a mistake.
         drop((to, from));
         assert_eq!(log.mistakes(), [""; 0]);
         drop((side, stream, before, user, after));
@@ -121,7 +121,7 @@ fn a_stream_waits_for_what_is_queued_on_another_device() {
         } else {
             waiting.wait_for(&side, &Patient).unwrap();
         }
-        // The host waits for nothing.
+        // The host does not wait.
         assert_eq!(log.count("synchronize"), 0);
         launch(&waiting, &after, &own);
         let launched = log.take_launched();

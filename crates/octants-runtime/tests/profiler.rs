@@ -1,4 +1,4 @@
-//! The profiler, seen by a driver that checks the order of every use: what it costs, what it keeps, what it gives back.
+//! The profiler, with a driver that checks the order of all uses: its cost, its records, and the release of its events.
 
 #![allow(clippy::unwrap_used)]
 
@@ -38,7 +38,7 @@ fn two_events_more_per_task_while_it_is_on_and_none_otherwise() {
     let profiler = device.profiler();
     profiler.start().unwrap();
     let measured = ["record_event", "launch", "record_event", "record_event", "launch", "record_event"];
-    // Events are new as long as none has come back.
+    // Events are created until one is released.
     let pooled = calls(&log, || {
         once();
         profiler.resolve(&Patient).unwrap();
@@ -79,7 +79,7 @@ fn tasks_have_lanes_and_come_behind_what_they_waited_for() {
     let profiler = device.profiler();
     profiler.start().unwrap();
     launch(&a, &one).unwrap(); // 0
-    // `b` hands on what it waits for itself.
+    // `b` passes on its own dependencies.
     b.wait_for(&a, &Patient).unwrap();
     c.wait_for(&b, &Patient).unwrap();
     launch(&c, &one).unwrap(); // 1

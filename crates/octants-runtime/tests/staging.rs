@@ -1,5 +1,5 @@
-//! How the host's memory reaches work on a stream (S16, S23), seen by a driver that checks that no copy's source
-//! changes before the copy is done, and that all memory is used between its allocation and its free.
+//! Staging of host memory for work on a stream (S16, S23), with a driver that checks that no copy's source changes
+//! before the copy is done, and that memory is only used between its allocation and its free.
 
 #![allow(clippy::unwrap_used)]
 
@@ -60,7 +60,7 @@ fn s16_arrays_that_are_read_are_copied_and_the_launch_returns() {
             let mut values = [round; 10];
             let slots = launch(&stream, &log, &kernel, &[array(0, &values, false)]).unwrap();
             assert_eq!(log.count("synchronize") + log.count("synchronize_event"), 0, "the host waits for nothing");
-            // The user goes on at once; the queued work sees the array as it was.
+            // The caller continues immediately; queued work sees the old contents of the array.
             values.fill(99);
             assert_eq!(log.argument(0)[..8], round.to_ne_bytes(), "{:?}", log.calls());
             assert_eq!(slots[1..], [0, 77]);
@@ -93,7 +93,7 @@ fn s16_arrays_that_are_written_hold_the_result_when_the_launch_returns() {
     drop((kernel, stream));
     finish(device, &log);
 
-    // Where the device uses the host's memory there is nothing to copy.
+    // Nothing is copied if the device uses the host's memory.
     let (device, log) = device_that(RecordingDriver::sharing_memory);
     let (kernel, stream) = (self::kernel(&device, 0), device.create_stream(0).unwrap());
     let slots = launch(&stream, &log, &kernel, &[array(0, &read, false), array(1, &written, true)]).unwrap();
@@ -227,7 +227,7 @@ fn s17_arguments_too_many_to_travel_by_value_are_copied_to_the_frame_on_the_stre
     assert_ne!(places[0], places[1], "streams share nothing");
     assert_eq!(places[0], places[2], "in a stream's frame launches follow one another");
     assert_eq!(log.count("synchronize"), 0);
-    // By value where they fit.
+    // By value if they fit.
     let (other, other_log) = device_that(|d| d.with_max_argument_bytes(24));
     let fits = self::kernel(&other, 0);
     // SAFETY: as above.
@@ -271,7 +271,7 @@ fn s2_s16_uploads_fills_and_copies_are_queued() {
     assert!(stream.fill(&a, 8, &[1], 300_000, &Patient).is_err());
     assert!(stream.upload(&a, 299_999, &[1, 2], &Patient).is_err());
     assert_eq!(log.count("synchronize"), 0, "the host waits for nothing");
-    // Freed after these uses, each of which alone is noted.
+    // Freed after these uses. Each is recorded separately.
     let others = [(); 2].map(|()| device.allocate(64).unwrap());
     stream.upload(&others[0], 0, &[1; 64], &Patient).unwrap();
     stream.fill(&others[1], 0, &[1; 8], 8, &Patient).unwrap();
@@ -307,7 +307,7 @@ fn s7_a_captured_stream_is_not_waited_for() {
     refused(stream.fill(&buffer, 0, &[1, 2, 3, 4, 5, 6, 7, 8], 1, &Patient));
     stream.fill(&buffer, 0, &[1, 2, 3, 4], 2, &Patient).unwrap();
     log.capture(None);
-    // To the driver what was captured has run: its end is known once something after it is.
+    // The driver treats captured work as executed. Its end is known once that of later work is.
     run(&plain).unwrap();
     drop((plain, with_result, stream, buffer));
     device.close(&Patient).unwrap();

@@ -1,5 +1,5 @@
-//! Streams, events and forks, seen by a driver that checks the order of every use (S24). Tests are named by the numbers
-//! of the requirements.
+//! Streams, events and forks, with a driver that checks the order of all uses (S24). Tests are named by the numbers of
+//! the requirements.
 
 #![allow(clippy::unwrap_used)]
 
@@ -56,7 +56,7 @@ fn s24_a_launch_without_groups_is_one_call_per_task() {
         launch(&stream, &kernel, Some(&a), Some(&a)).unwrap();
     }
     assert_eq!((log.count("launch"), log.take().len()), (30, 30), "nothing but launches");
-    // A kernel with one group has nothing to run beside it.
+    // A kernel with one group has nothing to run concurrently.
     let one = load(&device, &[None, Some(0), Some(0)]);
     launch(&stream, &one, None, Some(&a)).unwrap();
     assert_eq!(log.take().len(), 1 + 3, "the load and the launches");
@@ -92,7 +92,7 @@ fn s11_what_comes_before_and_after_a_fork_on_its_stream_is_ordered_with_it() {
     let (device, log) = device();
     let (plain, forked) = (load(&device, &[None]), load(&device, &FOUR));
     let (a, stream) = (device.allocate(64).unwrap(), device.create_stream(0).unwrap());
-    // They share the stream's frame: the driver objects if a group starts too early or the next launch comes too soon.
+    // They share the stream's frame. The driver reports a mistake if a group or the next launch starts too early.
     for _ in 0..3 {
         launch(&stream, &plain, None, Some(&a)).unwrap();
         launch(&stream, &forked, Some(&a), Some(&a)).unwrap();
@@ -238,7 +238,7 @@ fn s21_a_failure_is_reported_once_with_its_stream() {
     let error = two.synchronize(&Patient).unwrap_err();
     assert_eq!(error.to_string(), "assertion failed\n  in kernel `k` at a.py:1, on stream 2");
     two.synchronize(&Patient).unwrap();
-    // An event covers its stream; the program covers all, and streams that are gone.
+    // An event covers its stream. The program covers all streams, including destroyed ones.
     let event = device.create_event(false).unwrap();
     log.fail_task();
     launch(&one, &kernel, None, None).unwrap();
@@ -307,7 +307,7 @@ fn s1_s4_handles_queries_and_waits() {
     two.wait_for(&one, &Patient).unwrap();
     two.wait_for(&two, &Patient).unwrap();
     launch(&two, &kernel, None, None).unwrap();
-    // Whoever waits for the second has waited for the first.
+    // A wait for the second includes the first.
     two.synchronize(&Patient).unwrap();
     assert!(one.query().unwrap() && event.query().unwrap());
     let asked = |a: &octants_runtime::Event, b| a.elapsed_ms(b, &Patient).map_err(|e| e.to_string());
@@ -363,7 +363,7 @@ fn s23_without_ordered_memory_frees_still_come_behind_every_use() {
         for stream in &streams[..used] {
             launch(stream, &forked, Some(&a), None).unwrap();
         }
-        // A free knows one stream alone: those of the other uses have to be ordered before it.
+        // A free is ordered with one stream only, so the other uses must be ordered before it.
         drop(a);
         let b = device.allocate(4096).unwrap();
         launch(&streams[0], &plain, None, Some(&b)).unwrap();

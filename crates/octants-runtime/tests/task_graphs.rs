@@ -1,5 +1,5 @@
-//! How the launcher walks a task graph, seen by a driver that writes down its calls: loops and choices that it decides
-//! by memory, on devices whose memory the host reaches or does not, and on one that does everything at once.
+//! How the launcher walks a task graph, with a driver that records its calls: data-dependent loops and branches on
+//! devices whose memory is host-addressable or not, and on a synchronous device.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ type Setting = fn(RecordingDriver) -> RecordingDriver;
 /// Memory apart, memory that is shared, and no streams.
 const SETTINGS: [Setting; 3] = [|d| d, RecordingDriver::sharing_memory, |d| d.sharing_memory().immediate()];
 
-/// What slot 0 points to.
+/// The contents of the memory at slot 0.
 const FLAG: Condition = Condition { slot: Some(0), offset: 0, kind: ScalarKind::I32 };
 /// The start of the frame.
 const IN_FRAME: Condition = Condition { slot: None, offset: 0, kind: ScalarKind::I32 };
@@ -119,7 +119,7 @@ fn the_host_waits_for_the_launching_stream_alone_and_reads_no_more_than_the_cond
     };
     let shared = ["allocate", "launch", "synchronize", "launch", "synchronize"];
     assert_eq!(calls(RecordingDriver::sharing_memory), shared);
-    // It sees the copy in its own memory, and waits for nothing.
+    // It reads the copy in its own memory, without a wait.
     let round = ["launch", "copy_to_host"];
     assert_eq!(calls(|d| d), [&["allocate", "allocate_pinned"], &round[..], &round].concat());
 }
@@ -164,7 +164,7 @@ fn a_choice_runs_one_side_and_a_launch_ends_at_a_checkpoint_and_resumes_there() 
         };
         assert_eq!(from(None), (None, whole("t2").map(String::from).to_vec()));
         assert_eq!(from(None), (Some(5), whole("t1")[..3].iter().map(|t| t.to_string()).collect()));
-        // The integer is as it was: whoever resumes sets it back.
+        // The integer is unchanged; resuming resets it.
         assert_eq!(from(Some(5)), (Some(5), vec!["t3".to_string()]));
         drop((kernel, flag));
         finish(device, &log);
@@ -282,7 +282,7 @@ fn what_code_says_is_heard_behind_each_round() {
 
 #[test]
 fn the_user_interrupts_a_loop_between_rounds() {
-    /// Interrupted once it was asked some times.
+    /// Interrupted after a number of polls.
     struct Impatient(Cell<u32>, Cell<bool>);
     impl Caller for Impatient {
         fn will_block(&self) {

@@ -1,5 +1,5 @@
-//! Versions of buffers' contents: whatever writes to a buffer makes another one, and where a write may go unseen there
-//! is none.
+//! Versions of buffers' contents. Each write to a buffer changes its version. A buffer has no version if writes may be
+//! unnoticed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +10,7 @@ use octants_runtime::{Buffer, Device, LoadedKernel, Patient, Pointer, Stream, Ve
 /// Someone else's stream.
 const THEIRS: u64 = 4711;
 
-/// A kernel that reads what slot 0 names and writes to what slot 1 does, of tasks in these groups.
+/// A kernel that reads from slot 0 and writes to slot 1, with tasks in these groups.
 fn kernel(device: &Device, groups: &[Option<u32>]) -> LoadedKernel {
     let task = TaskMeta { name: "t".into(), writes: vec![1], ..TaskMeta::default() };
     let (tasks, graph) = (vec![task; groups.len()], graph_of_groups(groups));
@@ -115,7 +115,7 @@ fn a_stream_that_writes_may_do_so_later_than_another_reads() {
     drop(other);
     let after = version(&device, &a);
     assert!(after.is_some() && after != before && after != own, "it has done its work");
-    // While a stream ends it is nobody's any more, and may still write.
+    // A stream that is being destroyed has no owner, but may still write.
     drop(device.create_stream(0).unwrap());
     assert!(![None, after].contains(&version(&device, &a)));
     drop((kernel, a, b));
@@ -127,7 +127,7 @@ fn memory_that_may_be_written_to_unseen_has_no_version() {
     let (device, log, a, b) = bench();
     let kernel = kernel(&device, &[None]);
     let stream = device.stream_from_handle(THEIRS).unwrap();
-    // Captured: whoever has the graph runs it repeatedly.
+    // Captured: the graph may run repeatedly.
     log.capture(Some(THEIRS));
     launch(&stream, &kernel, &a, b.ptr().unwrap());
     log.capture(None);
@@ -144,7 +144,7 @@ fn memory_that_may_be_written_to_unseen_has_no_version() {
     let (d, telling) = (device.allocate(64).unwrap(), self::kernel(&device, &[None]).telling_addresses(true));
     launch(device.default_stream(), &telling, &d, c.ptr().unwrap());
     assert_eq!(version(&device, &d), None, "the launch may have told where it is");
-    // To the driver what was captured has run: its end is known once something after it is.
+    // The driver treats captured work as executed. Its end is known once that of later work is.
     launch(&stream, &kernel, &a, b.ptr().unwrap());
     drop((kernel, telling, stream, a, b, c, d));
     device.close(&Patient).unwrap();

@@ -1,5 +1,5 @@
-//! Products of matrices on GPUs without instructions for them, for subgroups of each size: the scheduled program must
-//! leave what the program does.
+//! Matrix products on GPUs without matrix instructions, for each subgroup size: the scheduled program must compute the
+//! same results as the program.
 
 #![allow(clippy::unwrap_used)]
 

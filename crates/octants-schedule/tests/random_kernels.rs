@@ -1,4 +1,4 @@
-//! Random kernels, cut into tasks, before and after they are scheduled: every variant of the tasks must leave the same
+//! Runs random kernels, split into tasks, before and after scheduling: each variant of the tasks must compute the same
 //! memory.
 //!
 //! `OCTANTS_TEST_SEEDS` says how many kernels (default 100).

@@ -1,5 +1,5 @@
-//! Random kernels whose threads work together, before and after blocks of threads become loops: both must leave the
-//! same memory.
+//! Runs random kernels with cooperating threads, before and after thread loops are formed: both must compute the same
+//! memory.
 //!
 //! `OCTANTS_TEST_SEEDS` says how many kernels (default 300).
 

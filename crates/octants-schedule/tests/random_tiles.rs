@@ -1,7 +1,7 @@
-//! Random all-pairs loops and products, before and after they run in tiles: both leave the same bits, whatever the
-//! sizes of their arrays and of the grid.
+//! Random all-pairs loops and products, before and after tiling: the results are bitwise equal for all sizes of the
+//! arrays and of the grid.
 //!
-//! `OCTANTS_TEST_SEEDS` says how many programs (default 30).
+//! `OCTANTS_TEST_SEEDS` is the number of programs (default 30).
 
 #![allow(clippy::unwrap_used)]
 
@@ -31,7 +31,7 @@ fn term(dice: &mut Dice, names: [&str; 2]) -> String {
     format!("        %30: f64 = {op} {x}, {y}\n        %31: f64 = {square}\n")
 }
 
-/// Sums terms in `$0`, in some order that floats can tell from others.
+/// Sums terms in `$0`, in an order that affects the rounding.
 fn accumulate(dice: &mut Dice) -> String {
     let join = ["add", "sub", "max"][dice.below(3) as usize];
     format!(

@@ -69,7 +69,7 @@ unsafe extern "C" fn on_fail(context: *const HostContext, site: u32, values: *co
     host.failed.lock().unwrap().push(Message { site, values });
 }
 
-/// Long loops are never ended here. Keeps all registers.
+/// Never aborts long loops. Preserves all registers.
 #[unsafe(naked)]
 unsafe extern "C" fn go_on(_: *const HostContext) {
     core::arch::naked_asm!("ret")
@@ -82,7 +82,7 @@ pub struct Run {
     pub single: bool,
     pub seed: u64,
     pub launch: u64,
-    /// Calls have copies of what they scatter to.
+    /// Calls have private copies of scattered-to memory.
     pub copies: bool,
 }
 
@@ -92,7 +92,7 @@ impl Default for Run {
     }
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug, Default)]
 pub struct Outcome {
     pub result: Vec<u64>,
@@ -135,7 +135,7 @@ pub fn build_with(program: &Program, options: &CodegenOptions) -> Loaded {
     load(compile_host(program, &|span: Span| format!("test.py:{}", span.start), options).expect("compiles"))
 }
 
-/// Compiles a program whose launches may run beside others on the same memory, and loads it.
+/// Compiles and loads a program whose launches may run concurrently with others on the same memory.
 pub fn build_concurrent(program: &Program) -> Loaded {
     let options = CodegenOptions::default();
     let asked = ScheduleOptions { concurrent_launches: true, ..ScheduleOptions::default() };
@@ -195,7 +195,7 @@ impl Loaded {
                 run(code, &context, 0, 1);
                 continue;
             };
-            // Calls take turns with two copies of what they scatter to.
+            // Calls alternate between two private copies of scattered-to memory.
             let scatter = p.scatter.as_ref().filter(|_| how.copies && !how.single);
             let room = scatter.map_or(0, |s| s.room(s.bytes(args).expect("copies are small")));
             let mut copies = [0, 1].map(|_| vec![0u64; room.div_ceil(8) as usize]);
@@ -216,7 +216,7 @@ impl Loaded {
                 chunks.push((begin, end));
                 begin = end;
             }
-            // Chunks run last to first: nothing may depend on their order.
+            // Chunks run in reverse order, because nothing may depend on their order.
             if !p.serialize {
                 chunks.reverse();
             }
@@ -246,7 +246,7 @@ impl Loaded {
     }
 }
 
-/// Runs code as it wants to be entered.
+/// Runs code with its calling convention.
 fn flushing(flushes: bool, code: impl Fn() -> u32) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if flushes {

@@ -42,7 +42,7 @@ pub fn array(name: &str, elem: impl Into<Type>, ndim: u32) -> Buffer {
     }
 }
 
-/// A field of two axes in a root of its own, row-major, of scalars of 4 bytes.
+/// A two-dimensional row-major field of 4-byte scalars with its own root.
 pub fn plane(name: &str, root: u32, [n, m]: [u64; 2]) -> Buffer {
     let axes = vec![vec![Digit { extent: n, stride: m * 4 }], vec![Digit { extent: m, stride: 4 }]];
     let components = vec![ComponentLayout { root, place: Placement { base: 0, axes } }];

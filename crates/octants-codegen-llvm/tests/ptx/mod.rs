@@ -20,7 +20,7 @@ pub fn h200() -> CodeTarget {
     target("sm_90", "+ptx80")
 }
 
-/// A file of NVIDIA's compiler package, where it is installed in the project's environment.
+/// A file of NVIDIA's compiler package, if it is installed in the project's environment.
 pub fn nvidia_file(path: &str) -> Option<PathBuf> {
     let lib = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../.venv/lib");
     let python = std::fs::read_dir(lib).ok()?.flatten().next()?.path();
@@ -33,7 +33,7 @@ pub fn options() -> CodegenOptions {
     CodegenOptions { device_library: DeviceLibrary { path }, ..CodegenOptions::default() }
 }
 
-/// Puts a text before NVIDIA's assembler, where there is one.
+/// Assembles PTX with NVIDIA's assembler, if it is installed.
 pub fn assemble(text: &str, cpu: &str) {
     let Some(assembler) = nvidia_file("bin/ptxas") else {
         return eprintln!("not assembled: nvidia-cuda-nvcc-cu12 is not installed in .venv");
@@ -66,7 +66,7 @@ pub fn assert_has(text: &str, wanted: &[&str]) {
     }
 }
 
-/// A field of scalars in a root of its own.
+/// A scalar field with its own root.
 pub fn field(name: &str, s: Scalar, n: u64, root: u32) -> Buffer {
     let axes = vec![vec![Digit { extent: n, stride: s.bytes().into() }]];
     let layout = Layout::Dense {

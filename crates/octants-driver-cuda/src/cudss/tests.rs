@@ -6,7 +6,7 @@ use octants_runtime::DevicePtr;
 
 use super::*;
 
-/// What the library was told of a matrix.
+/// The matrix that the library received.
 #[derive(Clone)]
 struct Told {
     rows: usize,
@@ -16,7 +16,7 @@ struct Told {
     view: c_int,
 }
 
-/// What was asked, and what is to be told of a factorization.
+/// The recorded calls, and the results to return for a factorization.
 #[derive(Default)]
 struct Played {
     asked: Vec<String>,

@@ -1,4 +1,4 @@
-//! Another library in the process that has contexts of its own.
+//! Another library in the process with its own contexts.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;

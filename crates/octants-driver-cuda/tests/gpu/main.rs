@@ -1,5 +1,5 @@
-//! The device suite on a real GPU, and what is CUDA's alone. Without one every test says why it does nothing, and
-//! passes.
+//! The device suite on a real GPU, and tests that are specific to CUDA. Without a GPU, each test prints why it is
+//! skipped, and passes.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,5 +1,5 @@
-//! What the device suite must know of CUDA. Kernels are in its assembly language, in which `SLOT3` stands for the place
-//! of slot 3 in the parameter.
+//! CUDA's part of the device suite. Kernels are in PTX, where `SLOT3` is replaced by the offset of slot 3 in the
+//! parameter.
 
 use std::sync::{Once, OnceLock};
 
@@ -130,7 +130,7 @@ end:
 
 /// The suite's times are a GPU's.
 pub const PACE: u64 = 1;
-/// Bytes: the driver keeps some for itself, a little more or less each time.
+/// Bytes. The driver's own use varies slightly.
 pub const SLACK: u64 = 8 << 20;
 pub const NOT_FOUND: &str = "CUDA_ERROR_NOT_FOUND";
 pub const ILLEGAL_ADDRESS: &str = "CUDA_ERROR_ILLEGAL_ADDRESS";
@@ -146,7 +146,8 @@ pub fn library() -> &'static Library {
 }
 
 pub fn open(config: &GpuConfig) -> Option<GpuDriver> {
-    // As many queues of the GPU as there can be: streams that share one can wait for each other, which tests would see.
+    // The maximum number of hardware queues. Streams that share a queue can wait for each other, which would disturb
+    // tests.
     QUEUES.call_once(|| {
         // SAFETY: the driver's library, which asks for it, is not loaded yet; tests look at no other variable.
         unsafe { std::env::set_var("CUDA_DEVICE_MAX_CONNECTIONS", "32") }
@@ -183,7 +184,7 @@ pub fn held() -> Vec<u64> {
     vec![total - free]
 }
 
-/// The driver does not tell.
+/// The driver does not report it.
 pub fn faults() -> String {
     String::new()
 }

@@ -5,7 +5,7 @@ use octants_runtime::CheckpointWords;
 use super::*;
 use crate::backlog::Backlogs;
 
-/// The calls of a launch that launch, or make or tell a graph.
+/// The calls of a launch that launch kernels, or create or update a graph.
 fn calls_of(device: &Device, kernel: &octants_runtime::LoadedKernel, args: &[u64]) -> String {
     LAUNCHING.take();
     // SAFETY: the functions do nothing.
@@ -66,7 +66,7 @@ fn kernels_start_early_when_the_host_is_far_ahead() {
         let kernel = device.load(&artifact(vec![task; tasks])).unwrap();
         let last_of = |launches| (0..launches).fold(String::new(), |_, _| calls_of(&device, &kernel, &[]));
         last_of(4);
-        // The first mark is at the 16th launch or before; from the next one on it is known that the first is not reached.
+        // The first mark is at the 16th launch or before. The next one reveals that the first was not reached.
         FAILS.set(("event_query", code::NOT_READY));
         let first = last_of(32);
         FAILS.set(("", 0));
@@ -179,7 +179,7 @@ fn loops_and_groups_become_nodes_of_one_graph_at_the_first_launch() {
         "kernel after 0",
         "kernel after 0",
         "join of 2",
-        // The next round of the outer loop finds the inner one off.
+        // In the next round of the outer loop, the inner loop is off.
         "kernel after 1",
         "deciding by 0 bytes",
         "loop after 1",
@@ -193,9 +193,9 @@ fn loops_and_groups_become_nodes_of_one_graph_at_the_first_launch() {
     let told = DESCRIBED.take();
     assert_eq!((told[0].as_str(), &told[1..]), ("loop after 0", &described.map(String::from)[..]));
     assert_eq!(calls(&[64, 128]), "graph_launch");
-    // Four tasks are told of the arguments, and the decision that reads another integer.
+    // The parameters of four tasks are updated, and those of the decision that reads another integer.
     assert_eq!(calls(&[64, 256]), "graph_exchange ".repeat(5) + "graph_launch");
-    // Another stream has a graph of its own, which runs beside the first.
+    // Another stream has its own graph, which runs concurrently with the first.
     let other = std::ptr::without_provenance_mut(8);
     assert_eq!(calls_on(other, &[64, 256]), first);
     assert_eq!(calls_on(other, &[64, 256]), "graph_launch");

@@ -1,7 +1,7 @@
-//! The device suite on a stand-in for HIP's library, and what is HIP's alone: libraries that lack functions, or see no
-//! device.
+//! The device suite on a stand-in for HIP's library, and tests that are specific to HIP: libraries that lack functions,
+//! or have no device.
 //!
-//! Its streams sleep between pieces of work, and what must not be done fails the test in which it is.
+//! The stand-in's streams sleep between items of work, and a fault fails the test in which it occurs.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Libraries that lack functions, as older ones do, and one that sees no device.
+//! Libraries that lack functions, like older ones, and one without devices.
 
 use std::process::Command;
 
@@ -40,7 +40,7 @@ fn s23_a_function_without_which_nothing_works_is_named_with_the_version_that_has
     }
 }
 
-/// What graphs of other libraries want.
+/// The functions that graphs of other libraries need.
 const GRAPHS: [&str; 3] = [NAMES.graph_instantiate, NAMES.graph_launch, NAMES.graph_exec_destroy];
 const POOLS: [&str; 6] =
     [NAMES.pool_create, NAMES.pool_destroy, NAMES.pool_set, NAMES.pool_trim, NAMES.pool_allocate, NAMES.pool_free];

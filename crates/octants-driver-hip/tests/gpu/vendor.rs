@@ -1,4 +1,4 @@
-//! What the device suite must know of the stand-in for HIP's library.
+//! HIP's part of the device suite, on the stand-in for HIP's library.
 
 use std::ffi::c_char;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use octants_artifact::DeviceContext;
 use octants_driver_gpu::libloading::Library;
 use octants_driver_gpu::{GpuConfig, GpuDriver};
 
-/// A machine with two busy processors plays a GPU.
+/// The GPU is emulated, perhaps on two busy cores.
 pub const PACE: u64 = 5;
 pub const SLACK: u64 = 0;
 pub const NOT_FOUND: &str = "hipErrorNotFound";
@@ -32,7 +32,7 @@ pub fn standin() -> PathBuf {
     std::env::current_exe().unwrap().with_file_name("libamdhip64.so")
 }
 
-/// It, loaded: HIP's functions, and what tests may ask it beside.
+/// The loaded stand-in: HIP's functions, and its functions for tests.
 pub fn library() -> &'static Library {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
     LIBRARY.get_or_init(|| {
@@ -77,7 +77,7 @@ fn compile() -> Vec<u8> {
 
 pub fn broken() -> Vec<(Vec<u8>, &'static str)> {
     let mut foreign = code("mad");
-    // The machine that a file says it is for.
+    // The machine number of an ELF file.
     foreign[18..20].copy_from_slice(&0xeeeeu16.to_le_bytes());
     vec![(foreign, "hipErrorInvalidImage"), (b"no code".into(), "hipErrorInvalidImage")]
 }

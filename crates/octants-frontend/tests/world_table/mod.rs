@@ -1,7 +1,7 @@
-//! The outside as a table: a [`World`] with no Python in it.
+//! A [`World`] without Python.
 //!
 //! [`Table`] holds objects by number. [`module`] fills it from the text of a Python module: constants, fields, types,
-//! classes and functions, as a user would write them; [`namespace`] is the `qd` that such a text sees.
+//! classes and functions, like user code. [`namespace`] is the `qd` of such a module.
 
 // Each test binary uses another part.
 #![allow(dead_code)]
@@ -20,7 +20,7 @@ use octants_ir::{Scalar, Type};
 /// A function of the outside: positional and keyword arguments.
 pub type HostFunction = Rc<dyn Fn(&Table, &[Obj], &[(String, Obj)]) -> WorldResult<Obj>>;
 
-/// What a parameter's annotation asks for, when it is not a type.
+/// The kind of a parameter's annotation that is not a type.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Annotation {
     /// `qd.template()`.
@@ -33,7 +33,7 @@ pub enum Annotation {
 #[derive(Clone)]
 pub struct Record {
     pub entity: Entity,
-    /// What `type(obj).__name__` says.
+    /// The value of `type(obj).__name__`.
     pub type_name: String,
     pub attributes: Vec<(String, Obj)>,
     pub source: Option<FuncSource>,
@@ -56,14 +56,14 @@ impl Record {
     }
 }
 
-/// Every object, and what the compiler said to the outside.
+/// All objects, and the compiler's output.
 #[derive(Default)]
 pub struct Table {
     records: RefCell<Vec<Record>>,
     plain: RefCell<HashMap<String, Obj>>,
     globals: RefCell<HashMap<String, Obj>>,
     roots: Cell<u32>,
-    /// Questions asked, for tests of how lowering scales.
+    /// Number of queries, for tests of how lowering scales.
     pub asked: Cell<u64>,
     /// Lines of `static_print`.
     pub printed: RefCell<Vec<String>>,
@@ -77,7 +77,7 @@ pub fn raise<T>(message: impl Into<String>) -> WorldResult<T> {
 }
 
 impl Table {
-    /// A table that knows `qd`, `math` and Python's own functions.
+    /// A table with `qd`, `math` and Python's built-in functions.
     pub fn new() -> Table {
         let table = Table::default();
         namespace::fill(&table);
@@ -121,7 +121,7 @@ impl Table {
         self.value(Entity::Str(s.into()))
     }
 
-    /// An object with attributes and nothing else.
+    /// An object that only has attributes.
     pub fn opaque(&self, type_name: &str, attributes: Vec<(String, Obj)>) -> Obj {
         self.add(Record { attributes, ..Record::new(Entity::Opaque, type_name) })
     }
@@ -131,7 +131,7 @@ impl Table {
         self.add(Record { host: Some(Rc::new(f)), ..Record::new(Entity::Opaque, name) })
     }
 
-    /// A name the compiler knows.
+    /// A name that the compiler resolves.
     pub fn builtin(&self, name: &str) -> Obj {
         let known = name.to_string();
         let host: HostFunction = Rc::new(move |t, args, _| namespace::call_builtin(t, &known, args));

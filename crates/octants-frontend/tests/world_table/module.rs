@@ -1,8 +1,8 @@
-//! Reads the text of a Python module into a [`Table`], and says what each kernel is called with.
+//! Reads the text of a Python module into a [`Table`], and determines the arguments of each kernel.
 //!
-//! Known: assignments, `@qd.kernel`, `@qd.func`, `@qd.real_func`, plain functions of one `return` (called at compile
-//! time), `@qd.dataclass`, `@dataclasses.dataclass`, and other classes, whose name then stands for an instance. A
-//! kernel's template parameter gets its default as the argument. `#~ OPTIONS` lines set the compilation's options.
+//! Supported: assignments, `@qd.kernel`, `@qd.func`, `@qd.real_func`, plain functions of one `return` (called at
+//! compile time), `@qd.dataclass`, `@dataclasses.dataclass`, and other classes, whose name then stands for an instance.
+//! A kernel's template parameter gets its default as the argument. `#~ OPTIONS` lines set the compilation's options.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub fn default_options() -> Options {
 }
 
 impl Module {
-    /// Reads a module; what the reader does not know is a panic.
+    /// Reads a module. Panics on unsupported syntax.
     pub fn read(path: &str, text: &str) -> Module {
         let mut module = Module { table: Table::new(), kernels: Vec::new(), options: default_options() };
         text.lines().filter_map(|l| l.strip_prefix("#~ OPTIONS ")).for_each(|l| module.read_options(l));
@@ -62,7 +62,7 @@ impl Module {
         octants_frontend::lower(&self.table, kernel, &self.args(kernel), &self.options)
     }
 
-    /// What a kernel is called with, from its annotations and defaults.
+    /// A kernel's arguments, from its annotations and defaults.
     pub fn args(&self, kernel: Obj) -> Vec<ArgSpec> {
         let source = self.table.record(kernel).source.expect("a kernel has a source");
         source.params.iter().map(|p| self.arg(&p.name, p.annotation, p.default)).collect()
@@ -179,7 +179,7 @@ impl Reader<'_> {
             .collect::<Vec<_>>();
         let returns = def.returns.as_ref().map(|a| self.value(t, a));
         let returns = returns.filter(|o| t.record(*o).entity != Entity::None);
-        // Whole lines: an indented method keeps its columns.
+        // Whole lines, so that the columns of an indented method are correct.
         let start = self.text[..usize::from(def.range().start())].rfind('\n').map_or(0, |i| i + 1);
         let end = self.text[usize::from(def.range().end())..]
             .find('\n')
@@ -342,7 +342,7 @@ fn decorator(e: &r::Expr) -> (String, Option<&r::ExprCall>) {
     }
 }
 
-/// A field is called what it is first assigned to.
+/// A field is named after the first variable that it is assigned to.
 fn name_field(t: &Table, obj: Obj, name: &str) {
     t.edit(obj, |r| {
         if let Entity::Field(desc) = &mut r.entity

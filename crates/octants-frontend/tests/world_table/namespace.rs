@@ -1,4 +1,4 @@
-//! What a module's text can name: `qd` with its types, fields and arrays, `math`, and Python's own functions.
+//! The names in a module's scope: `qd` with its types, fields and arrays, `math`, and Python's built-in functions.
 
 use octants_frontend::{Entity, FieldDesc, NdarrayDesc, Obj, Reach, World, WorldResult};
 use octants_ir::{ComponentLayout, Digit, Placement, Scalar, Type};
@@ -244,7 +244,7 @@ fn struct_field(t: &Table, ty: Option<Obj>, members: &[(String, Obj)], kw: &[(St
     obj
 }
 
-/// A name the compiler knows, called with compile-time values.
+/// A name that the compiler resolves, called with compile-time values.
 pub fn call_builtin(t: &Table, name: &str, args: &[Obj]) -> WorldResult<Obj> {
     let entities: Vec<Entity> = args.iter().map(|o| t.record(*o).entity).collect();
     match (name, &entities[..]) {

@@ -13,8 +13,8 @@ use octants_ir::{
 /// Bytes of the copy of an array, more than tests need.
 const ARRAY_BYTES: u64 = 16 << 10;
 
-/// The program of a role. Copies of a thread are the memory that they are added up in: one thread at a time runs, and
-/// whoever would make and add up the copies is not there.
+/// The program of a role. A thread's private copies are the destination itself, because threads run one at a time and
+/// nothing allocates or merges copies.
 pub fn runnable(scheduled: &Scheduled, role: Role) -> Program {
     let mut program = scheduled.program_of(role);
     let privatized = scheduled.schedule.tasks.iter().filter_map(|t| t.forms.thread_privatization.as_ref());
@@ -36,8 +36,8 @@ pub fn runnable(scheduled: &Scheduled, role: Role) -> Program {
     program
 }
 
-/// The program in which a number of threads run, each on copies of its own, and merges add the copies up: copies are
-/// fields here. `None` where no task has copies, or where iterations draw random numbers, which know their task.
+/// The program in which several threads run on private copies, and merges add up the copies. Copies are fields here.
+/// `None` if no task has copies, or if iterations draw random numbers, which depend on the task.
 pub fn with_copies(scheduled: &Scheduled, threads: u64) -> Option<Program> {
     let tasks = &scheduled.schedule.tasks;
     let has_copies = tasks.iter().any(|t| t.forms.thread_privatization.is_some());

@@ -4,7 +4,7 @@
 
 use octants_ir::{CostTable, TargetInfo};
 
-/// Vectors, and threads with copies of what they scatter to.
+/// Vectors, and threads with private copies of scattered-to memory.
 pub const CPU: TargetInfo = TargetInfo {
     has_grid: false,
     subgroup_size: 32,
@@ -34,7 +34,7 @@ pub const GPU: TargetInfo = TargetInfo {
     has_vectors: false,
     shared_bytes: 32 << 10,
     private_bytes: 0,
-    // Tiles of products are small, and few fill the machine, so that tests see them.
+    // Small tiles and a small machine, so that tests cover tiled products.
     registers: 8,
     full_grid: 2,
     waits_for_loads: true,
