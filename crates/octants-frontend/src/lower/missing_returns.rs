@@ -87,20 +87,20 @@ fn completes(body: &Body, block: BlockId, dead_ends: &[BlockId]) -> bool {
                 known != Some(false) && completes(body, *then, dead_ends)
                     || known != Some(true) && completes(body, *orelse, dead_ends)
             }
-            Op::Loop(inner) => breaks(body, *inner, dead_ends),
+            Op::Loop(inner) => breaks(body, *inner),
             op => !op.is_terminator(),
         })
 }
 
 /// Whether a `break` of the loop around a block can run.
-fn breaks(body: &Body, block: BlockId, dead_ends: &[BlockId]) -> bool {
+fn breaks(body: &Body, block: BlockId) -> bool {
     for v in body.block(block) {
         match &body.inst(*v).op {
             Op::Break => return true,
             Op::If(condition, then, orelse) => {
                 let known = constant(body, *condition);
-                if known != Some(false) && breaks(body, *then, dead_ends)
-                    || known != Some(true) && breaks(body, *orelse, dead_ends)
+                if known != Some(false) && breaks(body, *then)
+                    || known != Some(true) && breaks(body, *orelse)
                 {
                     return true;
                 }
@@ -121,7 +121,7 @@ fn constant(body: &Body, condition: ValueId) -> Option<bool> {
 /// The place where a path reaches the end of a body, and what a message says about it. `None`: no path is seen in the
 /// syntax alone.
 fn open_path(body: &[Stmt]) -> Option<(Span, &'static str)> {
-    let Some(last) = body.last() else { return None };
+    let last = body.last()?;
     match &last.kind {
         StmtKind::Return(_) => None,
         StmtKind::While(test, ..) if matches!(test.kind, ExprKind::Bool(true) | ExprKind::Int(1)) => None,
