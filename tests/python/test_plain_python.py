@@ -362,6 +362,7 @@ def test_blocks_of_streams_run_one_after_the_other():
         qd.stream_parallel()
 
 
+@pytest.mark.on_cpu
 @pytest.mark.parametrize("variable", ["QD_ARCH", "OCTANTS_ARCH"])
 def test_the_environment_asks_for_it(variable, monkeypatch):
     monkeypatch.setenv(variable, "python")

@@ -89,12 +89,17 @@ impl Sources {
         Some(Position { line, column })
     }
 
-    /// `path:line` of a span, for run-time messages; of inlined code also that of the kernel's call.
+    /// `path:line` of a span, for run-time messages.
     pub fn location(&self, span: Span) -> String {
-        let line = match (self.get(span.file), self.position(span)) {
+        match (self.get(span.file), self.position(span)) {
             (Some(file), Some(p)) => format!("{}:{}", file.path, p.line),
             _ => String::from("<unknown>"),
-        };
+        }
+    }
+
+    /// As [`Sources::location`]; of inlined code also that of the kernel's call.
+    pub fn location_with_call(&self, span: Span) -> String {
+        let line = self.location(span);
         match span.outermost_call() {
             Some(call) => format!("{line}, called at {}", self.location(call)),
             None => line,

@@ -220,7 +220,7 @@ fn places(program: &Program, sources: &Sources) -> Vec<String> {
     let bodies = program.functions.iter().map(|f| &f.body).chain(tasks);
     let named = |body: &Body| {
         let all = body.insts.iter().filter(|i| matches!(i.op, Op::Print(_) | Op::Assert(..)));
-        all.map(|i| sources.location(i.span)).collect::<Vec<_>>()
+        all.map(|i| sources.location_with_call(i.span)).collect::<Vec<_>>()
     };
     bodies.flat_map(named).collect()
 }

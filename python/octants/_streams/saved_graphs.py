@@ -159,9 +159,7 @@ def _arrays(path: str, thing: Any, depth: int = 0) -> Iterator[tuple[str, Array]
         for shadow in ("grad", "dual"):
             buffer = getattr(thing, shadow, None)
             # Fields have shadows that are not placed unless they are needed.
-            if isinstance(buffer, Ndarray) or (
-                isinstance(buffer, TensorField) and buffer._parts[0].node is not None
-            ):
+            if isinstance(buffer, Ndarray) or (isinstance(buffer, TensorField) and buffer._parts[0].node is not None):
                 yield f"{path}.{shadow}", buffer
     elif depth < 8:
         for name in member_names(thing):

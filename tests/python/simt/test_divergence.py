@@ -73,10 +73,10 @@ def test_what_all_threads_come_to_is_none(body: str, tmp_path: Any) -> None:
 FOUND = [
     ("if x[i] > 5:\n block.sync()", "of a block disagree on a condition around a barrier"),
     ("for j in range(x[i] // 8):\n block.sync()", "of a block disagree on a bound of the loop around a barrier"),
-    ("if x[i] % 2 == 0:\n x[i] = subgroup.shuffle(x[i], 0)", "of a subgroup do not agree on a condition"),
-    ("while True:\n if x[i] > 9:\n  break\n block.sync()\n x[i] += 1", "of a block do not agree on a condition"),
-    ("if x[i] > 60:\n continue\nblock.sync()", "of a block do not agree on a condition"),
-    ("if x[i] == 3:\n helper()", "of a block do not agree on a condition"),
+    ("if x[i] % 2 == 0:\n x[i] = subgroup.shuffle(x[i], 0)", "of a subgroup disagree on a condition"),
+    ("while True:\n if x[i] > 9:\n  break\n block.sync()\n x[i] += 1", "of a block disagree on a condition"),
+    ("if x[i] > 60:\n continue\nblock.sync()", "of a block disagree on a condition"),
+    ("if x[i] == 3:\n helper()", "of a block disagree on a condition"),
 ]
 
 

@@ -236,7 +236,7 @@ impl Session {
             watch.lap(Phase::Link, "");
             return Ok(executable(layout, (kernel, pointers), watched, true));
         }
-        let location = |span: Span| sources.location(span);
+        let location = |span: Span| sources.location_with_call(span);
         let facts = facts_of_tasks(&program, &layout, arrays_may_alias, &info);
         let counters = counters_of(&program, &layout);
         let splits = split_tasks_of(&mut program, &layout, &lowered.split_arrays)?;
