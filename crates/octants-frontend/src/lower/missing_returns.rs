@@ -99,9 +99,7 @@ fn breaks(body: &Body, block: BlockId) -> bool {
             Op::Break => return true,
             Op::If(condition, then, orelse) => {
                 let known = constant(body, *condition);
-                if known != Some(false) && breaks(body, *then)
-                    || known != Some(true) && breaks(body, *orelse)
-                {
+                if known != Some(false) && breaks(body, *then) || known != Some(true) && breaks(body, *orelse) {
                     return true;
                 }
             }
