@@ -5,8 +5,8 @@
 //! opening fails with a reason for the user, and nothing else happens. `octants_driver_gpu` holds the logic. This
 //! crate holds the names of the library's functions, the parts specific to CUDA, and the choice of the target.
 //!
-//! Reading order: [`symbols`], [`cuda`], [`early_launches`], [`graph_handles`], [`graphs`], [`graph_loops`], [`assembler`],
-//! [`spare_registers`], [`cudss_functions`], [`cudss`], [`sparse_libraries`], [`mod@open`], [`choose_target`],
+//! Reading order: [`symbols`], [`cuda`], [`early_launches`], [`graph_handles`], [`graphs`], [`graph_loops`],
+//! [`assembler`], [`spare_registers`], [`cudss_functions`], [`cudss`], [`sparse_libraries`], [`mod@open`], [`choose_target`],
 //! [`mod@find_device_library`].
 
 pub mod assembler;

@@ -10,8 +10,8 @@ use crate::context::Entered;
 use crate::symbols::RawEvent;
 use crate::symbols::RawStream;
 
-/// Every this many launches, an event marks the position on the stream. A backlog is deep when the previous mark was not
-/// reached yet.
+/// Every this many launches, an event marks the position on the stream. A backlog is deep when the previous mark was
+/// not reached yet.
 const EVERY: u32 = 16;
 /// Streams with an estimate, hashed.
 const PLACES: usize = 16;

@@ -205,7 +205,11 @@ impl Driver for GpuDriver {
 
     unsafe fn query_stream(&self, stream: StreamHandle) -> Result<bool> {
         // SAFETY: the trait's contract.
-        unsafe { self.context.enter_aside()?.query_stream(self.streams.resolve(stream)) }
+        let done = unsafe { self.context.enter_aside()?.query_stream(self.streams.resolve(stream))? };
+        if done {
+            self.backlogs.clear(self.streams.resolve(stream));
+        }
+        Ok(done)
     }
 
     unsafe fn query_event(&self, event: EventHandle) -> Result<bool> {

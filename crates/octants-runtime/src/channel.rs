@@ -77,8 +77,8 @@ impl Channel {
         next.load(Ordering::Acquire) == 0 && failed.load(Ordering::Acquire) == 0
     }
 
-    /// Drains the channel. When the stream is `idle`, the channel is empty afterwards; otherwise work may still be writing,
-    /// and only the complete messages before the first incomplete one are taken.
+    /// Drains the channel. When the stream is `idle`, the channel is empty afterwards; otherwise work may still be
+    /// writing, and only the complete messages before the first incomplete one are taken.
     pub(crate) fn take(&mut self, idle: bool, printer: &Printer, failures: &Failures) {
         // SAFETY: the channel lives as long as `self`; words that the device may be writing are read one by one.
         let (next, failed, lost) =

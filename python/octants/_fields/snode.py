@@ -120,9 +120,8 @@ class SNode:
         if component.node is not None:
             made_at = placement_checks.place_made(component)
             where = "" if made_at is None else f", created at {made_at},"
-            raise OctantsRuntimeError(
-                f"the field {component.name or '(unnamed)'}{where} has been placed already: in {component.node.parent()!r}"
-            )
+            name, parent = component.name or "(unnamed)", component.node.parent()
+            raise OctantsRuntimeError(f"the field {name}{where} has been placed already: in {parent!r}")
         offsets = () if offset is None else _offsets(offset)
         ndim = len(self.shape)
         if offsets and len(offsets) != ndim:

@@ -187,8 +187,8 @@ impl Report<'_> {
 /// The suggested fix of a race on a local variable.
 fn fix_for_local(name: &str) -> String {
     format!(
-        "update `{name}` by one atomic operation such as `qd.atomic_max`, make it a variable of the loop's body, or put \
-         `qd.loop_config(serialize=True)` above the loop"
+        "update `{name}` by one atomic operation such as `qd.atomic_max`, make it a variable of the loop's body, or \
+         put `qd.loop_config(serialize=True)` above the loop"
     )
 }
 
