@@ -282,6 +282,7 @@ impl<'py> Gathered<'py> {
         template_key(&mut self.key, value, place)
     }
 
+    #[inline]
     fn start(&mut self) {
         self.starts.push(self.words.len() as u32);
     }
@@ -330,10 +331,8 @@ impl<'py> Gathered<'py> {
         let start = self.words.len() as u32;
         self.start();
         self.words.push(m.address);
-        self.words.extend_from_slice(m.extents);
-        if !m.strides.is_empty() {
-            self.words.extend(m.strides.iter().map(|&n| n as u64));
-        }
+        m.extents.iter().for_each(|&n| self.words.push(n));
+        m.strides.iter().for_each(|&n| self.words.push(n as u64));
         let words = (start, self.words.len() as u32);
         let Memory { low, high, unwritable, host, gaps, .. } = *m;
         self.spans.push(Span { leaf, low, high, unwritable, host, gaps, words });

@@ -53,6 +53,7 @@ impl StreamCore {
     }
 
     /// The turn, if it is free.
+    #[inline]
     fn try_turn(&self) -> Option<MutexGuard<'_, Scratch>> {
         // The scratch is valid at every point where a panic may occur.
         match self.scratch.try_lock() {

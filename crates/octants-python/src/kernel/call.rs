@@ -169,7 +169,8 @@ impl Kernel {
         if repeats && let Some(result) = Self::repeat(slf, &prepared, args, stream.as_ref())? {
             return Ok(result);
         }
-        let mut gathered = this.gather(&prepared, args, mode)?;
+        let mut gathered = Gathered::new(&prepared.program);
+        this.gather_into(&mut gathered, &prepared, args, mode)?;
         let mut slots = Slots::new();
         let spec = match last {
             Some(spec)
@@ -271,7 +272,6 @@ impl Kernel {
     }
 
     /// Converts the arguments of a call.
-    #[inline]
     pub(super) fn gather<'py>(
         &self,
         prepared: &Prepared,
@@ -279,15 +279,28 @@ impl Kernel {
         mode: AutodiffMode,
     ) -> PyResult<Gathered<'py>> {
         let mut gathered = Gathered::new(&prepared.program);
+        self.gather_into(&mut gathered, prepared, args, mode)?;
+        Ok(gathered)
+    }
+
+    /// As [`Kernel::gather`], in place: a move of the result takes as long as the conversion of an argument.
+    #[inline]
+    fn gather_into<'py>(
+        &self,
+        gathered: &mut Gathered<'py>,
+        prepared: &Prepared,
+        args: &[Bound<'py, PyAny>],
+        mode: AutodiffMode,
+    ) -> PyResult<()> {
         for (i, (param, arg)) in prepared.signature.params.iter().zip(args).enumerate() {
             let place = Place { index: i, name: &param.text, parent: None, kernel: &self.name };
             match &param.kind {
-                ParamKind::Dataclass(..) => prepared.flattened[i].take(&mut gathered, &param.kind, arg, &place)?,
+                ParamKind::Dataclass(..) => prepared.flattened[i].take(gathered, &param.kind, arg, &place)?,
                 kind => gathered.take(kind, arg, &place)?,
             }
         }
         gathered.finish(mode);
-        Ok(gathered)
+        Ok(())
     }
 
     /// Launches a specialization whose slots are filled. `gathered` is the result of converting the arguments, without
