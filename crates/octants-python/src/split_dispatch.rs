@@ -79,7 +79,9 @@ impl<'a, 'b, 'py, L: HoldLater + ?Sized> SplitCaller<'a, 'b, 'py, L> {
         Ok(self.interpreter.attached(run).ok_or(ErrorKind::Interrupted)?)
     }
 
-    fn call(&self, function: &Py<PyAny>) -> RuntimeResult<Py<PyAny>> {
+    /// Calls one of the package's functions. Returns what it returns, if that is not `None`. The result must be dropped
+    /// in [`SplitCaller::attached`].
+    fn call(&self, function: &Py<PyAny>) -> RuntimeResult<Option<Py<PyAny>>> {
         self.attached(|py| {
             if self.args.get().is_none() {
                 let (stream, serial) = &self.launch.stream;
@@ -87,7 +89,16 @@ impl<'a, 'b, 'py, L: HoldLater + ?Sized> SplitCaller<'a, 'b, 'py, L> {
                 let _ = self.args.set((stream.handle(), object).into_pyobject(py)?.unbind());
             }
             let args = self.args.get().map_or_else(|| PyTuple::empty(py), |args| args.bind(py).clone());
-            function.call1(py, args)
+            let result = function.call1(py, args)?;
+            Ok((!result.is_none(py)).then_some(result))
+        })
+    }
+
+    fn call_for_effect(&self, function: &Py<PyAny>) -> RuntimeResult<()> {
+        let result = self.call(function)?;
+        self.attached(move |_| {
+            drop(result);
+            Ok(())
         })
     }
 
@@ -102,16 +113,28 @@ impl<'a, 'b, 'py, L: HoldLater + ?Sized> SplitCaller<'a, 'b, 'py, L> {
             None => self.attached(|py| self.launch.make_exchange(task, missing, py))?,
         };
         if let Some(before) = &task.before {
-            self.call(before)?;
+            self.call_for_effect(before)?;
         }
-        let pending = exchange.start.as_ref().map(|start| self.call(start)).transpose()?;
+        let pending = exchange.start.as_ref().map(|start| self.call(start)).transpose()?.flatten();
         let computed = exchange.inner.iter().try_for_each(|&(first, end)| run(first, end));
         if let Some(wait) = pending {
             // Even if the launch has failed: later work on the stream may use the memory that the messages use.
-            self.attached(|py| if wait.is_none(py) { Ok(()) } else { wait.call0(py).map(drop) })?;
+            self.attached(move |py| wait.call0(py).map(drop))?;
         }
         computed?;
         exchange.left.iter().try_for_each(|&(first, end)| run(first, end))
+    }
+}
+
+impl<L: HoldLater + ?Sized> Drop for SplitCaller<'_, '_, '_, L> {
+    fn drop(&mut self) {
+        // The thread may have released the interpreter.
+        if let Some(args) = self.args.take() {
+            self.interpreter.attached(move |_| {
+                drop(args);
+                Ok(())
+            });
+        }
     }
 }
 
@@ -150,9 +173,6 @@ impl<L: HoldLater + ?Sized> Dispatcher for SplitCaller<'_, '_, '_, L> {
             self.launch.forget(task.reads.iter().map(|read| read.0));
         }
         end?;
-        match &task.after {
-            Some(after) => self.call(after).map(drop),
-            None => Ok(()),
-        }
+        task.after.as_ref().map_or(Ok(()), |after| self.call_for_effect(after))
     }
 }
