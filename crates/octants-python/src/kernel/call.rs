@@ -378,7 +378,7 @@ impl Kernel {
         }
     }
 
-    /// Rejects recorded and captured launches on split arrays, because other ranks do not take part in them.
+    /// Rejects launches on split arrays in which other ranks cannot take part.
     #[cold]
     fn check_split(&self, py: Python<'_>, spec: &Specialization, gathered: &Gathered<'_>) -> PyResult<()> {
         let allowed = match &gathered.split_launch {
@@ -389,8 +389,8 @@ impl Kernel {
             return Ok(());
         }
         let text = format!(
-            "kernel `{}` uses an array that is split over ranks: its launches cannot be captured in a graph or \
-             recorded for a gradient",
+            "kernel `{}` uses an array that is split over ranks: its launches cannot be captured in a graph, validated, \
+             or differentiated in forward mode",
             self.name
         );
         Err(errors::runtime_error(py, text))
