@@ -19,7 +19,15 @@ from pathlib import Path
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples" / "distributed"
 
 # Name, and the size as a multiple of `--size`.
-PROGRAMS = {"heat_3d": 1.0, "fdtd": 0.5, "cart_poles": 40_000.0}
+PROGRAMS = {
+    "heat_3d": 1.0,
+    "fdtd": 0.5,
+    "jacobi": 32.0,
+    "lattice_boltzmann": 0.5,
+    "mpm_3d": 0.5,
+    "cart_poles": 40_000.0,
+    "pendulums": 8_000.0,
+}
 
 
 def command(launcher: str, ranks: int, program: list[str]) -> list[str]:

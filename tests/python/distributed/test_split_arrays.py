@@ -11,7 +11,7 @@ HERE = Path(__file__).parent
 MPIEXEC = Path(sys.prefix) / "bin" / "mpiexec"
 
 PROGRAMS = ["heat", "several_loops", "sums", "vectors", "edges", "elements", "collectives"]
-PROGRAMS += ["scatters", "row_sums", "few_rows", "particles", "periodic", "periodic_few_rows"]
+PROGRAMS += ["resets", "structs", "scatters", "row_sums", "few_rows", "particles", "periodic", "periodic_few_rows"]
 
 pytest.importorskip("mpi4py", reason="mpi4py is not installed")
 pytestmark = pytest.mark.skipif(not MPIEXEC.exists(), reason="mpich is not installed")
