@@ -34,6 +34,7 @@ use crate::names::{marker, unwrap_tensor};
 use crate::other_device::other_device;
 use crate::program::Program;
 use crate::scalar::scalar_to_slot;
+use crate::split_dispatch::SplitLaunch;
 
 /// The result of converting a call's arguments.
 pub struct Gathered<'py> {
@@ -65,8 +66,8 @@ pub struct Gathered<'py> {
     pub resumes_at: Option<i64>,
     /// The launches that this one differentiates, if it is a gradient's launch.
     pub follows: Option<Follows>,
-    /// The package's object for the launch, if its arrays are split over ranks.
-    pub split_launch: Option<Bound<'py, PyAny>>,
+    /// The launch, if its arrays are split over ranks.
+    pub split_launch: Option<Box<SplitLaunch>>,
     /// Number of values and arrays of the arguments skipped so far: see [`Gathered::pass_over`].
     passed_over: u32,
 }

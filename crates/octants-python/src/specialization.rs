@@ -128,6 +128,8 @@ pub struct Specialization {
     pub seen: SeenLaunches,
     /// The arrays that are split over ranks.
     pub split: Vec<SplitArray>,
+    /// No other specialization ever has it.
+    pub number: u64,
 }
 
 /// A non-argument array that the code uses. Its address is in a slot.

@@ -6,7 +6,6 @@ that would be.
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any, NamedTuple, NoReturn
 
@@ -27,9 +26,6 @@ from octants.types.values import Matrix
 __all__ = ["SplitNdarray", "rows_of_rank", "split_axis", "split_ndarray"]
 
 Array = np.ndarray[Any, Any]
-
-
-_numbers = itertools.count()
 
 
 def rows_of_rank(extent: int, rank: int, size: int) -> tuple[int, int]:
@@ -101,12 +97,8 @@ class SplitNdarray(_octants.Ndarray):
         self._rows = rows
         self._halo = halo
         self._periodic = periodic
-        self._valid = (0, 0)
         self._ranges: dict[tuple[int, int], MemoryRange] = {}
         self._ghost_sums: dict[tuple[int, int], GhostSums] = {}
-        # Of launches whose first split array it is; of `split_plans`.
-        self._plans: dict[tuple[Any, ...], Any] = {}
-        self._number = next(_numbers)
         # Kernels read them at each launch, for `qd.distributed.assume_local`.
         self._first_local_row = max(0, rows[0] - halo)
         self._last_local_row = min(self.shape[0], rows[1] + halo) - 1
@@ -144,14 +136,7 @@ class SplitNdarray(_octants.Ndarray):
 
     def forget_ghosts(self) -> None:
         """Invalidates the ghost rows, because the owners' rows are about to change."""
-        self._valid = (0, 0)
-
-    def lacks(self, before: int, after: int) -> bool:
-        """Whether these ghost rows must be exchanged; marks them valid, because the caller exchanges them."""
-        if before <= self._valid[0] and after <= self._valid[1]:
-            return False
-        self._valid = (max(before, self._valid[0]), max(after, self._valid[1]))
-        return True
+        self._forget_ghosts()
 
     def messages(self, before: int, after: int) -> Messages:
         """The messages that fill `before` and `after` ghost rows on each rank."""

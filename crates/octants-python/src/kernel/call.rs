@@ -15,7 +15,7 @@ use super::bind_arguments::Arguments;
 use super::launch_request::LaunchRequest;
 use super::recorded_launch::RecordedLaunch;
 use super::refusals::no_gradients;
-use super::split_launch::{self, SplitCaller};
+use super::split_launch;
 use super::{Kernel, Prepared};
 use crate::annotation::ParamKind;
 use crate::argument::{Follows, Gathered, Place};
@@ -29,6 +29,7 @@ use crate::interpreter::Interpreter;
 use crate::plain_python;
 use crate::program;
 use crate::specialization::{Slots, Specialization};
+use crate::split_dispatch::SplitCaller;
 use crate::stream::{scope_stream, stream_argument};
 
 thread_local! {
@@ -187,8 +188,8 @@ impl Kernel {
         if repeats && spec.split.is_empty() {
             this.remember(py, &prepared, args, &spec, &slots)?;
         }
-        if !spec.split.is_empty() && mode == AutodiffMode::None {
-            let on = stream.as_ref().unwrap_or_else(|| prepared.program.session.device().default_stream());
+        if !spec.split.is_empty() {
+            let on = (stream.as_ref(), mode);
             gathered.split_launch = split_launch::begin(&spec, args, &slots, &prepared.program, on, py)?;
         }
         let result = this.launch(py, &prepared, &spec, (&gathered, &[]), &slots, stream.as_ref())?;
@@ -261,6 +262,10 @@ impl Kernel {
             let interpreter = Interpreter::held(py);
             let kept = prepared.program.session.save_counters(&spec.code, slots, request.stream, &interpreter);
             let _ = counters.set(kept.map_err(|e| errors::from_engine(py, e))?);
+        }
+        if !spec.split.is_empty() {
+            let on = (request.stream, request.mode);
+            gathered.split_launch = split_launch::begin(&spec, args, slots, &prepared.program, on, py)?;
         }
         let result = self.launch(py, &prepared, &spec, (&gathered, &[]), slots, request.stream)?;
         Ok((result, spec))
@@ -335,8 +340,8 @@ impl Kernel {
         if !spec.split.is_empty() {
             self.check_split(py, spec, gathered)?;
         }
-        let split = gathered.split_launch.as_ref().map(|launch| launch.clone().unbind());
-        let split = split.map(|launch| SplitCaller { interpreter: &interpreter, launch });
+        let split = gathered.split_launch.as_deref().filter(|launch| !launch.is_whole());
+        let split = split.map(|launch| SplitCaller::new(&interpreter, launch));
         let caller: &dyn Caller = split.as_ref().map_or(&interpreter, |split| split);
         let _in_order = (!self.concurrent).then(concurrency::keep_order);
         let mut ended_at = None;
@@ -376,7 +381,11 @@ impl Kernel {
     /// Rejects recorded and captured launches on split arrays, because other ranks do not take part in them.
     #[cold]
     fn check_split(&self, py: Python<'_>, spec: &Specialization, gathered: &Gathered<'_>) -> PyResult<()> {
-        if gathered.split_launch.is_some() && !runtime::nesting::capturing() || split_launch::is_alone(spec, py)? {
+        let allowed = match &gathered.split_launch {
+            Some(launch) => launch.is_whole() || !runtime::nesting::capturing(),
+            None => false,
+        };
+        if allowed || split_launch::is_alone(spec, py)? {
             return Ok(());
         }
         let text = format!(
