@@ -27,7 +27,8 @@ grid_m = qd.field(qd.f32, shape=(n, m, m), split=0, halo=REACH)
 HEIGHT, DEPTH = m // 2 - WALL, m - 2 * WALL - 1
 PER_ROW = 8 * HEIGHT * DEPTH
 ranks = qd.distributed.size()
-blocks = [[min(max(row, WALL), n - WALL - 1) for row in grid_m.block(rank)] for rank in range(ranks)]
+rows = [qd.distributed.rows_of_rank(n, rank, ranks) for rank in range(ranks)]
+blocks = [[min(max(row, WALL), n - WALL - 1) for row in of_rank] for of_rank in rows]
 room = PER_ROW * max(end - first for first, end in blocks)
 first_rows = qd.field(qd.i32, shape=ranks)
 last_rows = qd.field(qd.i32, shape=ranks)

@@ -27,6 +27,7 @@ from octants._distributed import world as _world
 from octants._distributed.array_ranges import memory_of
 from octants._distributed.communicators import Exchange
 from octants._distributed.split_ndarrays import SplitNdarray
+from octants._distributed.split_structs import SplitStructField
 from octants._language.ops import known_to_compiler
 from octants._streams.streams import current_stream
 from octants.exceptions import OctantsDistributedError
@@ -34,6 +35,7 @@ from octants.exceptions import OctantsDistributedError
 __all__ = [
     "OctantsDistributedError",
     "SplitNdarray",
+    "SplitStructField",
     "all_gather",
     "all_reduce",
     "assume_local",

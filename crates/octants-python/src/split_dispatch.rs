@@ -79,9 +79,9 @@ impl<'a, 'b, 'py, L: HoldLater + ?Sized> SplitCaller<'a, 'b, 'py, L> {
         Ok(self.interpreter.attached(run).ok_or(ErrorKind::Interrupted)?)
     }
 
-    /// Calls one of the package's functions. Returns what it returns, if that is not `None`. The result must be dropped
-    /// in [`SplitCaller::attached`].
-    fn call(&self, function: &Py<PyAny>) -> RuntimeResult<Option<Py<PyAny>>> {
+    /// Calls one of the package's functions. `then` handles its result: no object is dropped without the interpreter,
+    /// because pyo3 does not know that this thread has released it.
+    fn call<T>(&self, function: &Py<PyAny>, then: impl FnOnce(Python<'_>, Py<PyAny>) -> T) -> RuntimeResult<T> {
         self.attached(|py| {
             if self.args.get().is_none() {
                 let (stream, serial) = &self.launch.stream;
@@ -89,16 +89,7 @@ impl<'a, 'b, 'py, L: HoldLater + ?Sized> SplitCaller<'a, 'b, 'py, L> {
                 let _ = self.args.set((stream.handle(), object).into_pyobject(py)?.unbind());
             }
             let args = self.args.get().map_or_else(|| PyTuple::empty(py), |args| args.bind(py).clone());
-            let result = function.call1(py, args)?;
-            Ok((!result.is_none(py)).then_some(result))
-        })
-    }
-
-    fn call_for_effect(&self, function: &Py<PyAny>) -> RuntimeResult<()> {
-        let result = self.call(function)?;
-        self.attached(move |_| {
-            drop(result);
-            Ok(())
+            Ok(then(py, function.call1(py, args)?))
         })
     }
 
@@ -113,13 +104,14 @@ impl<'a, 'b, 'py, L: HoldLater + ?Sized> SplitCaller<'a, 'b, 'py, L> {
             None => self.attached(|py| self.launch.make_exchange(task, missing, py))?,
         };
         if let Some(before) = &task.before {
-            self.call_for_effect(before)?;
+            self.call(before, |_, end| drop(end))?;
         }
-        let pending = exchange.start.as_ref().map(|start| self.call(start)).transpose()?.flatten();
+        let start = |start| self.call(start, |py, wait| (!wait.is_none(py)).then_some(wait));
+        let pending = exchange.start.as_ref().map(start).transpose()?.flatten();
         let computed = exchange.inner.iter().try_for_each(|&(first, end)| run(first, end));
         if let Some(wait) = pending {
             // Even if the launch has failed: later work on the stream may use the memory that the messages use.
-            self.attached(move |py| wait.call0(py).map(drop))?;
+            self.attached(move |py| wait.into_bound(py).call0().map(drop))?;
         }
         computed?;
         exchange.left.iter().try_for_each(|&(first, end)| run(first, end))
@@ -128,9 +120,8 @@ impl<'a, 'b, 'py, L: HoldLater + ?Sized> SplitCaller<'a, 'b, 'py, L> {
 
 impl<L: HoldLater + ?Sized> Drop for SplitCaller<'_, '_, '_, L> {
     fn drop(&mut self) {
-        // The thread may have released the interpreter.
         if let Some(args) = self.args.take() {
-            self.interpreter.attached(move |_| {
+            let _ = self.attached(move |_| {
                 drop(args);
                 Ok(())
             });
@@ -173,6 +164,9 @@ impl<L: HoldLater + ?Sized> Dispatcher for SplitCaller<'_, '_, '_, L> {
             self.launch.forget(task.reads.iter().map(|read| read.0));
         }
         end?;
-        task.after.as_ref().map_or(Ok(()), |after| self.call_for_effect(after))
+        match &task.after {
+            Some(after) => self.call(after, |_, end| drop(end)),
+            None => Ok(()),
+        }
     }
 }

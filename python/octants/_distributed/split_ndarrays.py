@@ -14,12 +14,14 @@ import numpy as np
 from octants import _octants
 from octants._arrays.array_factories import factories
 from octants._arrays.ndarrays import Ndarray, element_type_of, make_ndarray
+from octants._arrays.split_options import SplitOptions
 from octants._distributed.communicators import Message
 from octants._distributed.memory_ranges import MemoryRange, range_of_buffer
 from octants._distributed.world import broadcast_array, gather_arrays, world
 from octants.exceptions import OctantsIndexError
 from octants.types.primitive import BY_NAME, DataType
 from octants.types.tensor_types import MatrixType
+from octants.types.values import Matrix
 
 __all__ = ["SplitNdarray", "rows_of_rank", "split_axis", "split_ndarray"]
 
@@ -37,11 +39,12 @@ def split_axis(split: int | str) -> None:
         raise ValueError(f"split={split!r}: arrays can only be split along their first axis, split=0")
 
 
-def split_ndarray(dtype: Any, shape: Any, split: int | str = 0, halo: int = 2, periodic: bool = False) -> SplitNdarray:
-    """An array of zeros whose first axis is split over ranks, with `halo` ghost rows on each side. With `periodic`, the
-    ghost rows at the ends of the array are copies of the rows at the opposite end.
+def split_ndarray(dtype: Any, shape: Any, split: SplitOptions) -> SplitNdarray:
+    """An array of zeros whose first axis is split over ranks. If it is periodic, the ghost rows at the ends of the
+    array are copies of the rows at the opposite end.
     """
-    split_axis(split)
+    axis, halo, periodic = split
+    split_axis(axis)
     if isinstance(halo, bool) or not isinstance(halo, int) or halo < 0:
         raise ValueError(f"halo must be a number of rows (an integer of at least 0), got {halo!r}")
     extents = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
@@ -240,9 +243,18 @@ class SplitNdarray(_octants.Ndarray):
         rank = next(r for r in range(world().size) if self.block(r)[0] <= index[0] < self.block(r)[1])
         value = np.zeros(tuple(self.element_shape), np.dtype(self.dtype.numpy))
         if rank == world().rank:
-            value[...] = self._local.to_numpy()[self._in_memory(index)]
+            element = self._local[self._in_memory(index)]
+            value[...] = element.to_numpy() if self.element_shape else element
         broadcast_array(value, rank, "reading an element of a split array")
-        return value if self.element_shape else value[()].item()
+        if not self.element_shape:
+            return value[()].item()
+
+        def write_back(component: Any, number: Any) -> None:
+            if rank == world().rank:
+                self._local[self._in_memory(index)][component] = number
+            self.forget_ghosts()
+
+        return Matrix._around(value, self.dtype, write_back)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         index = self._index(key)

@@ -1,6 +1,6 @@
-"""Programs on split arrays, run by any number of ranks: `mpiexec -n 4 python split_programs.py NAME FOLDER`.
+"""Programs on split arrays, run by any number of ranks: `mpiexec -n 4 python split_programs.py NAME[,NAME...] FOLDER`.
 
-Rank 0 writes what the program computed to `FOLDER/NAME.npz`.
+Rank 0 writes what a program computed to `FOLDER/NAME.npz`.
 """
 
 import sys
@@ -119,6 +119,46 @@ class Waves:
         for i in range(1, N - 1):
             d = self.p[i + 1, 3] - self.p[i - 1, 2]
             self.q[i] = qd.Matrix([[d[0], d[1]], [d[2], 1.0]])
+
+
+def resets(_):
+    """Serial statements before and after a loop, which write memory that each rank has."""
+    x = qd.ndarray(qd.i32, shape=(N,), split=0)
+    total = qd.field(qd.i32, shape=())
+    last = qd.field(qd.i32, shape=2)
+
+    @qd.kernel
+    def run(x: qd.types.ndarray(), start: qd.i32):
+        total[None] = start
+        for i in x:
+            x[i] += i
+            total[None] += x[i]
+        last[1] = last[0]
+        last[0] = total[None]
+
+    run(x, 0)
+    run(x, 1000)
+    return {"x": x.to_numpy(), "last": last.to_numpy()}
+
+
+def large(_):
+    """Tasks that take so long that the interpreter is released, with messages, sums and periodic rows."""
+    x = qd.ndarray(qd.i32, shape=(23, 30_000), split=0, halo=1, periodic=True)
+    y = qd.ndarray(qd.i32, shape=(23, 30_000), split=0, halo=1, periodic=True)
+    total = qd.field(qd.i64, shape=())
+
+    @qd.kernel
+    def step(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i, j in x:
+            y[i, j] = x[(i + 1) % 23, j] - 2 * x[(i - 1) % 23, j] + i + j % 5
+        for i, j in y:
+            total[None] += y[i, j]
+            x[(i + 1) % 23, j] += y[i, j] % 3
+
+    for _ in range(12):
+        step(x, y)
+        step(y, x)
+    return {"x": x.to_numpy(), "y": y.to_numpy(), "total": total.to_numpy()}
 
 
 def vectors(_):
@@ -362,6 +402,42 @@ def particles(_):
     return {"near": cells.near.to_numpy(), "seen": found, "mass": cells.mass.to_numpy()}
 
 
+def structs(_):
+    """A field of structs, with a struct as a member, and fields of vectors and matrices by their constructors."""
+    inner = qd.types.struct(mass=qd.f32, count=qd.i32)
+    body = qd.types.struct(place=qd.types.vector(2, qd.f32), of=inner)
+    bodies = body.field(shape=(N,), split=0, halo=1)
+    frames = qd.Matrix.field(2, 2, qd.f32, shape=(N,), split="x")
+    forces = qd.Vector.ndarray(2, qd.f32, (N,), split=0)
+
+    @qd.kernel
+    def start():
+        for i in bodies:
+            bodies[i] = body(place=qd.Vector([i, 2.0 * i]), of=inner(mass=1.0 + i % 3, count=i))
+            frames[i] = qd.Matrix([[1.0, i], [0.0, 2.0]])
+
+    @qd.kernel
+    def pull(bodies: qd.template(), forces: qd.types.ndarray()):
+        for i in range(1, N - 1):
+            along = bodies[i + 1].place + bodies.place[i - 1] - 2 * bodies[i].place
+            forces[i] = frames[i] @ along + bodies[i - 1].of.mass
+            bodies[i].of.count += 1
+
+    bodies.fill({"place": 0.0, "of": {"mass": 1.0, "count": 0}})
+    start()
+    bodies[3].place = [7.0, 9.0]
+    bodies.place[20][1] = 3.0
+    frames[2][0, 1] = 4.0
+    pull(bodies, forces)
+    kept = bodies.to_numpy(gather=False)
+    bodies.from_numpy(kept, local=True)
+    rows = bodies.rows
+    assert rows[1] - rows[0] == len(kept["place"])
+    found = bodies.to_numpy()
+    third = np.array([bodies[3].place.x, bodies[3].of.count])
+    return {"place": found["place"], "third": third, "forces": forces.to_numpy(), **found["of"]}
+
+
 def elements(_):
     """The host's reads and writes of elements and whole arrays."""
     x = qd.ndarray(qd.f32, shape=(N, 2), split=0)
@@ -434,6 +510,8 @@ PROGRAMS = (
     heat,
     several_loops,
     sums,
+    resets,
+    large,
     vectors,
     edges,
     scatters,
@@ -444,6 +522,7 @@ PROGRAMS = (
     particles,
     periodic,
     periodic_few_rows,
+    structs,
     elements,
     collectives,
     save,
@@ -452,14 +531,15 @@ PROGRAMS = (
 
 
 def main():
-    name, folder = sys.argv[1], Path(sys.argv[2])
+    names, folder = sys.argv[1].split(","), Path(sys.argv[2])
     qd.distributed.init(timeout=60.0)
     qd.init(arch=qd.cpu, **dict.fromkeys(sys.argv[3:], True))
-    program = next(p for p in PROGRAMS if p.__name__ == name)
-    found = program(folder)
-    if qd.distributed.rank() == 0:
-        np.savez(folder / f"{name}.npz", **found)
-    qd.distributed.barrier()
+    programs = {program.__name__: program for program in PROGRAMS}
+    for name in names:
+        found = programs[name](folder)
+        if qd.distributed.rank() == 0:
+            np.savez(folder / f"{name}.npz", **found)
+        qd.distributed.barrier()
 
 
 if __name__ == "__main__":
