@@ -389,8 +389,8 @@ impl Kernel {
             return Ok(());
         }
         let text = format!(
-            "kernel `{}` uses an array that is split over ranks: its launches cannot be captured in a graph, validated, \
-             or differentiated in forward mode",
+            "kernel `{}` uses an array that is split over ranks: its launches cannot be captured in a graph, \
+             validated, or differentiated in forward mode",
             self.name
         );
         Err(errors::runtime_error(py, text))
