@@ -48,6 +48,11 @@ pub struct Package {
     /// arrays, and the handle of the stream. It returns the object that `kernel/split_launch.rs` calls, if there are
     /// other ranks.
     pub split_launch: Py<PyAny>,
+    /// The same for launches on several devices of this process. `begin` takes what the tasks do and a stream for each
+    /// device.
+    pub device_launch: Py<PyAny>,
+    /// Takes a position among the devices of this process. Returns the scope in which this thread is that device's rank.
+    pub block_scope: Py<PyAny>,
     /// The module that logs messages.
     pub logging: Py<PyAny>,
 }

@@ -123,6 +123,8 @@ pub struct Specialization {
     pub seen: SeenLaunches,
     /// The arrays that are split over ranks.
     pub split: Vec<SplitArray>,
+    /// The code for the other devices that they are split over.
+    pub peers: Vec<Executable>,
 }
 
 /// A non-argument array that the code uses. Its address is in a slot.
@@ -286,6 +288,11 @@ impl Specialization {
     #[inline]
     pub fn reads_objects(&self) -> bool {
         !(self.guards.is_empty() && self.groups_of_guards.is_empty() && self.numbers.is_empty())
+    }
+
+    /// Fills the slots of the numbers that arguments hold.
+    pub fn read_numbers(&self, args: &[Bound<'_, PyAny>], slots: &mut Slots) -> PyResult<()> {
+        self.numbers.iter().try_for_each(|number| number.read(args, slots))
     }
 
     /// Argument words, and their slots.

@@ -31,6 +31,8 @@ class ArrayFactories:
     split_ndarray: Callable[[Any, Any, Any, int, bool], Any]
     """`split_ndarrays.split_ndarray` of `_distributed`: type and shape, the axis that is split, ghost rows, whether the
     first row follows the last one."""
+    devices_ndarray: Callable[[Any, Shape, int, bool], Any]
+    """`device_arrays.devices_ndarray` of `_distributed`: the same for the devices of this process."""
     struct_field: Callable[..., Any]
     """`struct.make_struct_field`."""
 

@@ -12,6 +12,7 @@ use pyo3::types::{PyDict, PyTuple};
 use smallvec::SmallVec;
 
 use super::bind_arguments::Arguments;
+use super::group_launch::GroupLaunch;
 use super::launch_request::LaunchRequest;
 use super::recorded_launch::RecordedLaunch;
 use super::refusals::no_gradients;
@@ -23,6 +24,7 @@ use crate::autodiff_scope::{in_scope, scope};
 use crate::captured_graph;
 use crate::concurrency;
 use crate::detached;
+use crate::device_group::DeviceGroup;
 use crate::errors;
 use crate::flattened::Flat;
 use crate::interpreter::Interpreter;
@@ -187,8 +189,7 @@ impl Kernel {
             this.remember(py, &prepared, args, &spec, &slots)?;
         }
         if !spec.split.is_empty() && mode == AutodiffMode::None {
-            let on = stream.as_ref().unwrap_or_else(|| prepared.program.session.device().default_stream());
-            gathered.split_launch = split_launch::begin(&spec, args, &slots, &prepared.program, on, py)?;
+            this.begin_split(py, &prepared, &spec, (&mut gathered, args, &slots), stream.as_ref())?;
         }
         let result = this.launch(py, &prepared, &spec, (&gathered, &[]), &slots, stream.as_ref())?;
         Self::note_launch(slf, args, (&spec, &slots), stream.as_ref())?;
@@ -330,7 +331,9 @@ impl Kernel {
         // SAFETY: the slots were filled by the layout of this code, from arrays that the caller's arguments, `gathered`
         // and the specialization keep alive, and whose extents they report.
         let end = unsafe {
-            if let Some(Follows { order, counters }) = &gathered.follows {
+            if let Some(group) = &gathered.group_launch {
+                group.launch(spec, (slots, &arrays), &interpreter)
+            } else if let Some(Follows { order, counters }) = &gathered.follows {
                 let follows = (order.as_deref(), &**counters);
                 session.launch_following(follows, &spec.code, slots, &arrays, stream, caller)
             } else if spec.checkpoints.is_empty() {
@@ -360,17 +363,48 @@ impl Kernel {
         }
     }
 
+    /// Begins a launch on split arrays: on several devices, or on the one of this rank.
+    #[cold]
+    fn begin_split<'py>(
+        &self,
+        py: Python<'py>,
+        prepared: &Prepared,
+        spec: &Specialization,
+        (gathered, args, slots): (&mut Gathered<'py>, &[Bound<'py, PyAny>], &Slots),
+        stream: Option<&runtime::Stream>,
+    ) -> PyResult<()> {
+        let program = &prepared.program;
+        if let Some(group) = DeviceGroup::led_by(program.serial) {
+            self.check_capture(py)?;
+            let launch = GroupLaunch::begin(group, spec, (gathered, args, slots), stream, py)?;
+            gathered.group_launch = Some(Box::new(launch));
+        } else {
+            let on = stream.unwrap_or_else(|| program.session.device().default_stream());
+            gathered.split_launch = split_launch::begin(spec, args, slots, program, on, py)?;
+        }
+        Ok(())
+    }
+
     /// Rejects recorded and captured launches on split arrays, because other ranks do not take part in them.
     #[cold]
     fn check_split(&self, py: Python<'_>, spec: &Specialization, gathered: &Gathered<'_>) -> PyResult<()> {
-        if gathered.split_launch.is_some() && !runtime::nesting::capturing() || split_launch::is_alone(spec, py)? {
+        let is_begun = gathered.split_launch.is_some() || gathered.group_launch.is_some();
+        if is_begun && !runtime::nesting::capturing() || split_launch::is_alone(spec, py)? {
             return Ok(());
         }
+        Err(self.not_recorded(py))
+    }
+
+    fn check_capture(&self, py: Python<'_>) -> PyResult<()> {
+        if runtime::nesting::capturing() { Err(self.not_recorded(py)) } else { Ok(()) }
+    }
+
+    fn not_recorded(&self, py: Python<'_>) -> PyErr {
         let text = format!(
             "kernel `{}` uses an array that is split over ranks: its launches cannot be captured in a graph or \
              recorded for a gradient",
             self.name
         );
-        Err(errors::runtime_error(py, text))
+        errors::runtime_error(py, text)
     }
 }

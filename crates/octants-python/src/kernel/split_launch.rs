@@ -35,6 +35,9 @@ pub fn begin<'py>(
 
 /// This process is the only rank: launches do not use this module.
 pub fn is_alone(spec: &Specialization, py: Python<'_>) -> PyResult<bool> {
+    if !spec.peers.is_empty() {
+        return Ok(false);
+    }
     if spec.code.split_tasks().flatten().any(|task| !task.wraps.is_empty()) {
         return Ok(false);
     }
@@ -49,7 +52,7 @@ type Wrapped = (u32, Option<i64>, Option<i64>);
 /// Reads, writes, sums, rows between bounds, updates as operation, type, address and number of scalars, rows that wrap
 /// around, and rows that have to be the last.
 #[allow(clippy::type_complexity)]
-fn described(
+pub(super) fn described(
     task: &SplitTask,
     slots: &Slots,
 ) -> (Vec<Rows>, Vec<u32>, Vec<Rows>, Vec<Local>, Vec<Update>, Vec<Wrapped>, Vec<(u32, i64)>) {

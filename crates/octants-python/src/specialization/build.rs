@@ -151,6 +151,7 @@ impl Specialization {
             sees_launches: AtomicBool::new(false),
             seen: SeenLaunches::default(),
             split,
+            peers: Vec::new(),
         })
     }
 }
