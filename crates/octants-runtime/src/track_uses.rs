@@ -37,7 +37,9 @@ impl DeviceCore {
     pub(crate) fn check_addresses(&self, kernel: &LoadedKernel, args: &[u64]) -> Result<()> {
         for p in kernel.pointers.iter() {
             let address = args[p.slot as usize];
-            if address != 0 && !self.driver.reaches(DevicePtr(address)) {
+            // Row zero of a split array may be on another device.
+            let is_known = |buffer: u32| !kernel.meta.splits(buffer);
+            if address != 0 && !self.driver.reaches(DevicePtr(address)) && p.buffer.is_none_or(is_known) {
                 let (name, slot, device) = (&kernel.meta.name, p.slot, self.driver.name());
                 let what = format!("kernel `{name}`, argument slot {slot}: {address:#x} is not an address of {device}");
                 return Err(ErrorKind::CompilerBug(what).into());

@@ -82,9 +82,10 @@ impl<'py> GroupLaunch<'py> {
         let hosts = spec.host_arrays(gathered);
         let slots_on = |device: usize| slots_on(&group, device, (spec, args, slots), (&parts[device], &hosts), py);
         let others = (1..group.programs.len()).map(slots_on).collect::<PyResult<Vec<Slots>>>()?;
-        let plans = std::iter::once(slots).chain(&others).map(|slots| {
+        let codes = std::iter::once(&spec.code).chain(&spec.peers);
+        let plans = codes.zip(std::iter::once(slots).chain(&others)).map(|(code, slots)| {
             let task = |task: Option<&SplitTask>| task.map(|task| described(task, slots));
-            spec.code.split_tasks().map(task).collect::<Vec<_>>()
+            code.split_tasks().map(task).collect::<Vec<_>>()
         });
         let plans: Vec<_> = plans.collect();
         let streams = group.programs.iter().map(|program| {
