@@ -19,7 +19,15 @@ from pathlib import Path
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples" / "distributed"
 
 # Name, and the size as a multiple of `--size`.
-PROGRAMS = {"heat_3d": 1.0, "fdtd": 0.5, "cart_poles": 40_000.0}
+PROGRAMS = {
+    "heat_3d": 1.0,
+    "fdtd": 0.5,
+    "jacobi": 32.0,
+    "lattice_boltzmann": 0.5,
+    "mpm_3d": 0.5,
+    "cart_poles": 40_000.0,
+    "pendulums": 8_000.0,
+}
 
 
 def command(launcher: str, ranks: int, program: list[str]) -> list[str]:
@@ -41,7 +49,7 @@ def speed(args: argparse.Namespace, name: str, ranks: int, weak: bool) -> float:
         done = subprocess.run(start, capture_output=True, text=True, check=False)
         said = re.search(r"ranks: ([\d.]+) G", done.stdout)
         if said is None:
-            raise SystemExit(done.stdout + done.stderr)
+            raise RuntimeError(done.stdout + done.stderr)
         found.append(float(said[1]))
     return statistics.median(found)
 
@@ -55,15 +63,24 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=96, help="extent of an axis of one rank's block (default: 96)")
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", nargs="*", choices=list(PROGRAMS), help="programs to run (default: all)")
     args = parser.parse_args()
     print(
-        f"{'program':12} {'1 rank':>10} {'weak':>10} {'efficiency':>10} {'strong':>10} {'efficiency':>10}   G updates/s"
+        f"{'program':17} {'1 rank':>10} {'weak':>10} {'efficiency':>10} {'strong':>10} {'efficiency':>10}   G updates/s"
     )
-    for name in PROGRAMS:
-        one = speed(args, name, 1, False)
-        weak, strong = speed(args, name, args.ranks, True), speed(args, name, args.ranks, False)
+    failed = False
+    for name in args.only or PROGRAMS:
+        try:
+            one = speed(args, name, 1, False)
+            weak, strong = speed(args, name, args.ranks, True), speed(args, name, args.ranks, False)
+        except RuntimeError as error:
+            print(f"{name:17} failed: {error}", flush=True)
+            failed = True
+            continue
         shares = [speed / one / args.ranks for speed in (weak, strong)]
-        print(f"{name:12} {one:10.2f} {weak:10.2f} {shares[0]:10.1%} {strong:10.2f} {shares[1]:10.1%}", flush=True)
+        print(f"{name:17} {one:10.2f} {weak:10.2f} {shares[0]:10.1%} {strong:10.2f} {shares[1]:10.1%}", flush=True)
+    if failed:
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ def start(title: str, size: int, steps: int) -> argparse.Namespace:
     """Reads the arguments, joins the ranks and opens the device."""
     parser = argparse.ArgumentParser(description=title)
     parser.add_argument("--arch", default="cpu", help="cpu, cuda, amdgpu (default: cpu)")
-    parser.add_argument("--backend", choices=["mpi", "torch"], help="(default: by the launcher)")
+    parser.add_argument("--backend", choices=["mpi", "nccl", "torch"], help="(default: by the launcher)")
     parser.add_argument("--size", type=int, default=size, help=f"extent of each axis (default: {size})")
     parser.add_argument("--steps", type=int, default=steps, help=f"(default: {steps})")
     parser.add_argument("--weak", action="store_true", help="SIZE is that of one rank's part of the first axis")

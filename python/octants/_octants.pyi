@@ -308,6 +308,10 @@ class Stream:
         """The driver's handle; 0 for the default stream, without streams of its own, and after `destroy()`."""
 
     @property
+    def _native_handle(self) -> int:
+        """The driver's handle, also of the default stream."""
+
+    @property
     def number(self) -> int:
         """Its number in the program, by which messages and profiles name it; 0 for the default stream."""
 
@@ -320,6 +324,16 @@ class Stream:
     def wait(self, event_or_stream: Any) -> None:
         """Makes later work of this stream wait for an event, or for what is queued on another stream now. Either may be
         of another device."""
+
+    def _fill(self, address: int, element: bytes, count: int) -> None:
+        """Sets elements in the device's memory, from an address on, to copies of one. Returns when that is queued. The
+        caller keeps the memory alive."""
+
+    def _read(self, address: int, nbytes: int) -> bytearray:
+        """Bytes of the device's memory, from an address on. Waits for the stream."""
+
+    def _write(self, address: int, data: bytes) -> None:
+        """Copies bytes into the device's memory, from an address on. Waits for the stream."""
 
     def destroy(self) -> None:
         """Waits for the stream's work and releases the stream. A second call has no effect. A wrapped stream is not
@@ -510,6 +524,9 @@ class Ndarray:
     @property
     def _offset_in_memory(self) -> int:
         """Where in its memory it begins, in bytes."""
+
+    def _forget_ghosts(self) -> None:
+        """Invalidates the ghost rows of an array that is split over ranks."""
 
     @property
     def buffer(self) -> Buffer:

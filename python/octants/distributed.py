@@ -27,6 +27,7 @@ from octants._distributed import world as _world
 from octants._distributed.array_ranges import memory_of
 from octants._distributed.communicators import Exchange
 from octants._distributed.split_ndarrays import SplitNdarray
+from octants._distributed.split_structs import SplitStructField
 from octants._language.ops import known_to_compiler
 from octants._streams.streams import current_stream
 from octants.exceptions import OctantsDistributedError
@@ -34,6 +35,7 @@ from octants.exceptions import OctantsDistributedError
 __all__ = [
     "OctantsDistributedError",
     "SplitNdarray",
+    "SplitStructField",
     "all_gather",
     "all_reduce",
     "assume_local",
@@ -66,9 +68,10 @@ _OPERATIONS = {
 def init(backend: str | None = None, *, timeout: float = 60.0, group: Any = None) -> None:
     """Makes this process one of the ranks that its launcher started. Must be called before `qd.init()`.
 
-    `backend` is `"mpi"` (mpi4py; host memory), `"torch"` (torch.distributed: gloo for host memory, NCCL for GPUs) or
-    None: torch under torchrun or if the program has a process group, else MPI. `timeout`: seconds after which a rank
-    that does not respond is an error. `group`: an mpi4py communicator instead of `MPI.COMM_WORLD`.
+    `backend` is `"mpi"` (mpi4py; host memory), `"torch"` (torch.distributed: gloo for host memory, NCCL for GPUs),
+    `"nccl"` (nccl4py for the memory of NVIDIA GPUs, and one of these for host memory) or None: torch under torchrun or
+    if the program has a process group, else MPI, with nccl4py if all ranks have it. `timeout`: seconds after which a
+    rank that does not respond is an error. `group`: an mpi4py communicator instead of `MPI.COMM_WORLD`.
 
     Rank and size come from the environment variables of torchrun, Open MPI, MVAPICH, MPICH or Slurm. Without any, the
     program has one rank. A GPU program uses the GPU whose number is the local rank, unless `OCTANTS_VISIBLE_DEVICES` is
@@ -203,7 +206,8 @@ def _pass(array: Any, peer: int, sends: bool, qd_stream: Any) -> None:
     with memory_of(array, writes=not sends) as memory:
         message = [(peer, memory)]
         stream = _handle(qd_stream)
-        ranks.exchange(Exchange(message if sends else [], [] if sends else message), what, stream).wait()
+        given, taken = (message, []) if sends else ([], message)
+        ranks.exchange(Exchange(given, taken, collective=False), what, stream).wait()
 
 
 def _handle(stream: Any) -> int:

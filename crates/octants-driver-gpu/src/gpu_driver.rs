@@ -174,6 +174,10 @@ impl Driver for GpuDriver {
         unsafe { self.streams.destroy(&self.context, stream) }
     }
 
+    fn native_stream(&self, stream: StreamHandle) -> u64 {
+        self.streams.resolve(stream) as u64
+    }
+
     fn adopt_stream(&self, handle: u64) -> Result<StreamHandle> {
         self.streams.adopt(&self.context, handle)
     }

@@ -157,7 +157,10 @@ impl<'a> SplitCode<'a> {
 
     fn refuse_outside(&self, body: &Body, inst: &Inst) -> Refused<()> {
         let mut touched = None;
-        self.touched(body, inst, &mut |buffer, _, _| touched = touched.or(Some(buffer)));
+        self.touched(body, inst, &mut |buffer, _, _| {
+            // Each rank does the same to other memory.
+            touched = touched.or(Some(buffer).filter(|b| self.split.contains(b)));
+        });
         match touched {
             None => Ok(()),
             Some(buffer) => Err(Diagnostic::new(

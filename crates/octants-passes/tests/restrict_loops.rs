@@ -187,6 +187,15 @@ fn writes_of_other_memory_are_refused() {
 }
 
 #[test]
+fn serial_code_may_write_other_memory() {
+    let body = "    %0: f32 = const 0.0
+    %1: ref f32 = buffer_addr @2[]
+    store %1, %0
+";
+    restrict_loops(&mut kernel(body), &split()).unwrap();
+}
+
+#[test]
 fn serial_code_is_refused() {
     let body = "    %0: i32 = const 0
     %1: ref f32 = buffer_addr @0[%0, %0]

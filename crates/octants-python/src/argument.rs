@@ -35,6 +35,7 @@ use crate::names::{marker, unwrap_tensor};
 use crate::other_device::other_device;
 use crate::program::Program;
 use crate::scalar::scalar_to_slot;
+use crate::split_dispatch::SplitLaunch;
 
 /// The result of converting a call's arguments.
 pub struct Gathered<'py> {
@@ -68,8 +69,8 @@ pub struct Gathered<'py> {
     pub follows: Option<Follows>,
     /// The launch on several devices, if its arrays are split over them.
     pub group_launch: Option<Box<GroupLaunch<'py>>>,
-    /// The package's object for the launch, if its arrays are split over ranks.
-    pub split_launch: Option<Bound<'py, PyAny>>,
+    /// The launch, if its arrays are split over ranks.
+    pub split_launch: Option<Box<SplitLaunch>>,
     /// Number of values and arrays of the arguments skipped so far: see [`Gathered::pass_over`].
     passed_over: u32,
 }
@@ -285,6 +286,7 @@ impl<'py> Gathered<'py> {
         template_key(&mut self.key, value, place)
     }
 
+    #[inline]
     fn start(&mut self) {
         self.starts.push(self.words.len() as u32);
     }
@@ -333,10 +335,8 @@ impl<'py> Gathered<'py> {
         let start = self.words.len() as u32;
         self.start();
         self.words.push(m.address);
-        self.words.extend_from_slice(m.extents);
-        if !m.strides.is_empty() {
-            self.words.extend(m.strides.iter().map(|&n| n as u64));
-        }
+        m.extents.iter().for_each(|&n| self.words.push(n));
+        m.strides.iter().for_each(|&n| self.words.push(n as u64));
         let words = (start, self.words.len() as u32);
         let Memory { low, high, unwritable, host, gaps, .. } = *m;
         self.spans.push(Span { leaf, low, high, unwritable, host, gaps, words });

@@ -74,6 +74,8 @@ mod signature;
 mod source;
 mod sparse_matrix;
 mod specialization;
+mod split_dispatch;
+mod split_rows;
 mod stream;
 mod stream_methods;
 mod trip_count_record;

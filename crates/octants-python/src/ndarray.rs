@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use crate::buffer::Buffer;
 use crate::element_types::{element_type, scalar_by_name, type_word};
 use crate::errors;
+use crate::split_rows::SplitRows;
 use crate::waiting::raised;
 
 /// An array in the device's memory.
@@ -28,9 +29,8 @@ pub struct Ndarray {
     shape: SmallVec<[u64; 4]>,
     needs_grad: bool,
     strides: OnceLock<SmallVec<[i64; 4]>>,
-    /// Of an array that is split over ranks: the number of the first row that memory holds. `shape` is that of all
-    /// rows.
-    first_row: Option<i64>,
+    /// Of an array that is split over ranks. `shape` is that of all rows.
+    split: Option<SplitRows>,
 }
 
 impl Ndarray {
@@ -85,16 +85,22 @@ impl Ndarray {
     /// As [`Ndarray::address`], given the address in memory.
     #[inline]
     pub fn address_of_zero(&self, first: u64) -> u64 {
-        match self.first_row {
+        match &self.split {
             None => first,
-            Some(row) => first.wrapping_sub((row as u64).wrapping_mul(self.row_bytes())),
+            Some(rows) => first.wrapping_sub((rows.first as u64).wrapping_mul(self.row_bytes())),
         }
     }
 
     /// Its first axis is distributed over ranks.
     #[inline]
     pub fn is_split(&self) -> bool {
-        self.first_row.is_some()
+        self.split.is_some()
+    }
+
+    /// The rows of this rank, if its first axis is distributed over ranks.
+    #[inline]
+    pub fn split_rows(&self) -> Option<&SplitRows> {
+        self.split.as_ref()
     }
 
     fn row_bytes(&self) -> u64 {
@@ -191,7 +197,7 @@ impl Ndarray {
             shape: extents,
             needs_grad,
             strides: OnceLock::new(),
-            first_row,
+            split: first_row.map(SplitRows::new),
         })
     }
 
@@ -207,6 +213,13 @@ impl Ndarray {
     #[pyo3(name = "_offset_in_memory")]
     fn offset_in_memory(&self) -> u64 {
         self.offset
+    }
+
+    /// Invalidates the ghost rows of an array that is split over ranks, because the owners' rows are about to change.
+    fn _forget_ghosts(&self) {
+        if let Some(rows) = &self.split {
+            rows.forget_ghosts();
+        }
     }
 
     /// Declares in which order memory holds the axes, outermost first. To be called once, before the first use.

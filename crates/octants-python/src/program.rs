@@ -252,9 +252,11 @@ pub fn collect_printed(text: &str) {
 /// Writes what kernels have printed to `sys.stdout`.
 #[inline]
 pub fn write_printed(py: Python<'_>) -> PyResult<()> {
-    if !ANYTHING_PRINTED.load(Ordering::Acquire) {
-        return Ok(());
-    }
+    if ANYTHING_PRINTED.load(Ordering::Acquire) { write_now(py) } else { Ok(()) }
+}
+
+#[cold]
+fn write_now(py: Python<'_>) -> PyResult<()> {
     let text = {
         let mut printed = PRINTED.lock().unwrap_or_else(PoisonError::into_inner);
         ANYTHING_PRINTED.store(false, Ordering::Release);

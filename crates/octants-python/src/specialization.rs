@@ -53,7 +53,12 @@ impl Copy {
     #[inline]
     pub fn make(&self, words: &[u64], slots: &mut [u64]) {
         let (from, to, count) = (self.from as usize, self.to as usize, self.count as usize);
-        slots[to..to + count].copy_from_slice(&words[from..from + count]);
+        match (&words[from..from + count], &mut slots[to..to + count]) {
+            // A scalar, and an array with one axis: most arguments. A call of `memcpy` would take longer.
+            ([word], [slot]) => *slot = *word,
+            ([address, extent], [slot, next]) => (*slot, *next) = (*address, *extent),
+            (words, slots) => slots.copy_from_slice(words),
+        }
     }
 }
 
@@ -125,6 +130,8 @@ pub struct Specialization {
     pub split: Vec<SplitArray>,
     /// The code for the other devices that they are split over.
     pub peers: Vec<Executable>,
+    /// No other specialization ever has it.
+    pub number: u64,
 }
 
 /// A non-argument array that the code uses. Its address is in a slot.

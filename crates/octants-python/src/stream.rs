@@ -76,7 +76,12 @@ impl Drop for Stream {
 impl Stream {
     /// Around a stream of a program's device.
     pub fn new(program: &Program, stream: runtime::Stream, kind: Kind) -> Stream {
-        Stream { inner: Mutex::new(Some(stream)), kind, serial: program.serial }
+        Stream::of_program(program.serial, stream, kind)
+    }
+
+    /// As [`Stream::new`], from the program's serial number.
+    pub fn of_program(serial: u64, stream: runtime::Stream, kind: Kind) -> Stream {
+        Stream { inner: Mutex::new(Some(stream)), kind, serial }
     }
 
     /// The device's stream, unless it was destroyed or its program has ended.

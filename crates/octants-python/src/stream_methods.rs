@@ -2,7 +2,7 @@
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::{PyByteArray, PyDict, PyType};
 
 use octants_engine::runtime::{self, Patient};
 
@@ -39,6 +39,12 @@ impl Stream {
         self.get_handle()
     }
 
+    /// The vendor's handle, also of the default stream.
+    #[getter]
+    fn _native_handle(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.open(py)?.native_handle())
+    }
+
     /// Waits until all work of the stream is done, and raises what failed in it.
     fn synchronize(&self, py: Python<'_>) -> PyResult<()> {
         let stream = self.open(py)?;
@@ -70,6 +76,30 @@ impl Stream {
             return stream.wait_for(&other, &Patient).map_err(|e| raised(py, e));
         }
         waiting(py, |caller| stream.wait_for(&other, caller))
+    }
+
+    /// Sets elements in the device's memory, from an address on, to copies of one. Returns when that is queued. The caller
+    /// keeps the memory alive.
+    fn _fill(&self, py: Python<'_>, address: u64, element: &[u8], count: u64) -> PyResult<()> {
+        let stream = self.open(py)?;
+        // SAFETY: the package passes memory of arrays that it keeps.
+        waiting(py, |caller| unsafe { stream.fill_at(address, element, count, caller) })
+    }
+
+    /// Bytes of the device's memory, from an address on. Waits for the stream.
+    fn _read<'py>(&self, py: Python<'py>, address: u64, nbytes: usize) -> PyResult<Bound<'py, PyByteArray>> {
+        let stream = self.open(py)?;
+        let mut bytes = vec![0; nbytes];
+        // SAFETY: as above.
+        waiting(py, |caller| unsafe { stream.read_at(address, &mut bytes, caller) })?;
+        Ok(PyByteArray::new(py, &bytes))
+    }
+
+    /// Copies bytes into the device's memory, from an address on. Waits for the stream.
+    fn _write(&self, py: Python<'_>, address: u64, data: &[u8]) -> PyResult<()> {
+        let stream = self.open(py)?;
+        // SAFETY: as above.
+        waiting(py, |caller| unsafe { stream.write_at(address, data, caller) })
     }
 
     /// Waits for the stream's work and destroys the stream. Calling this twice is allowed. A wrapped stream is only

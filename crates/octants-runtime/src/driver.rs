@@ -361,6 +361,11 @@ pub trait Driver: Send + Sync + 'static {
     /// Destroys a stream of [`Driver::create_stream`], whose work is done.
     unsafe fn destroy_stream(&self, stream: StreamHandle);
 
+    /// The vendor's handle of a stream. Differs from ours for the default stream only.
+    fn native_stream(&self, stream: StreamHandle) -> u64 {
+        stream.0
+    }
+
     /// Adopts the handle of a stream that its creator keeps alive.
     fn adopt_stream(&self, handle: u64) -> Result<StreamHandle>;
 

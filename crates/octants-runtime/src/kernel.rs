@@ -124,11 +124,13 @@ impl LoadedKernel {
     }
 
     /// Where the device counts rounds, in a launch with this frame.
+    #[inline]
     pub(crate) fn rounds_in(&self, frame: DevicePtr) -> DevicePtr {
         self.rounds_at.map_or(DevicePtr(0), |at| DevicePtr(frame.0 + at))
     }
 
     /// The addresses at which the device stores the checkpoint that ends a launch, given its frame and results.
+    #[inline]
     pub(crate) fn checkpoint_words(&self, frame: DevicePtr, result: DevicePtr) -> CheckpointWords {
         let words = |at| CheckpointWords { in_frame: DevicePtr(frame.0 + at), for_host: self.condition_at(result, 0) };
         self.end_at.map_or(CheckpointWords::NONE, words)

@@ -4,12 +4,13 @@
 //! reused from launch to launch and grown when a kernel needs more.
 //!
 //! Reading order: `launch` (the launcher), `walk`, `branches`, `copied_condition`, `replay` (graphs), `results`,
-//! `copies`, `sparse`.
+//! `copies`, `raw_memory`, `sparse`.
 
 mod branches;
 mod copied_condition;
 mod copies;
 mod launch;
+mod raw_memory;
 mod replay;
 mod results;
 mod sparse;
@@ -52,6 +53,7 @@ impl StreamCore {
     }
 
     /// The turn, if it is free.
+    #[inline]
     fn try_turn(&self) -> Option<MutexGuard<'_, Scratch>> {
         // The scratch is valid at every point where a panic may occur.
         match self.scratch.try_lock() {
@@ -156,6 +158,12 @@ impl Stream {
     /// The driver's handle; zero for the default stream, and for all streams of a device without native streams.
     pub fn handle(&self) -> u64 {
         self.0.handle.0
+    }
+
+    /// The vendor's handle, also of the default stream: for libraries that queue work on it. With the handle zero they
+    /// would use their own default stream, which the device orders before and after ours.
+    pub fn native_handle(&self) -> u64 {
+        self.0.device.driver.native_stream(self.0.handle)
     }
 
     /// Its number in the program, zero for the default stream. Messages and profiles name streams so.

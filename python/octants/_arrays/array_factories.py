@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from octants._arrays.split_options import SplitOptions
+
 __all__ = ["factories"]
 
 Shape = tuple[int, ...]
@@ -19,18 +21,19 @@ class ArrayFactories:
 
     matrix_field: Callable[..., Any]
     """`make_field.make_matrix_field`."""
-    ndarray: Callable[[Shape, Any, Any, bool, Any], Any]
-    """`ndarrays.make_matrix_ndarray`: shape and scalar type of an element, shape, whether there is a gradient,
-    device."""
+    ndarray: Callable[[Shape, Any, Any, bool, Any, SplitOptions | None], Any]
+    """`ndarrays.make_matrix_ndarray`: shape and scalar type of an element, shape, whether there is a gradient, device,
+    how it is split over ranks."""
     tensor: Callable[[str, Shape, Any, Any, dict[str, Any]], Any]
     """`tensors.make_compound_tensor`."""
     view_of_slice: Callable[[Any, slice], Any]
     """`buffer_views.view_of_slice`."""
     sparse_matrix_builder: Callable[[], type]
     """Imports and returns the class of sparse matrix builders."""
-    split_ndarray: Callable[[Any, Any, Any, int, bool], Any]
-    """`split_ndarrays.split_ndarray` of `_distributed`: type and shape, the axis that is split, ghost rows, whether the
-    first row follows the last one."""
+    split_ndarray: Callable[[Any, Any, SplitOptions], Any]
+    """`split_ndarrays.split_ndarray` of `_distributed`: type and shape, how it is split over ranks."""
+    split_struct: Callable[[Any, Any, SplitOptions, str], Any]
+    """`split_structs.make_split_struct` of `_distributed`: type and shape, how it is split over ranks, name."""
     devices_ndarray: Callable[[Any, Shape, int, bool], Any]
     """`device_arrays.devices_ndarray` of `_distributed`: the same for the devices of this process."""
     struct_field: Callable[..., Any]

@@ -19,6 +19,7 @@ from octants._arrays import shadow_buffers
 from octants._arrays.array_factories import factories
 from octants._arrays.host_memory import CopiedMemory, HostMemory, host_access
 from octants._arrays.queued_access import Elements
+from octants._arrays.split_options import SplitOptions
 from octants._arrays.whole_arrays import WholeArray, component_key, flat_index, items_in_python
 from octants._fields.fields import store_component
 from octants._fields.placement_checks import refuse_unplaced_fields
@@ -380,11 +381,15 @@ def ndarray(
     ghost rows on each side. With `periodic` kernels index it modulo its number of rows, `x[(i + 1) % x.shape[0]]`.
     """
     with on(device):
-        if split is None:
-            return make_ndarray(dtype, shape, needs_grad)
-        if needs_grad:
-            raise OctantsRuntimeError("arrays that are split over ranks have no gradients")
-        return factories.split_ndarray(dtype, shape, split, halo, periodic)
+        return _make(dtype, shape, needs_grad, None if split is None else SplitOptions(split, halo, periodic))
+
+
+def _make(dtype: Any, shape: Any, needs_grad: bool, split: SplitOptions | None) -> Any:
+    if split is None:
+        return make_ndarray(dtype, shape, needs_grad)
+    if needs_grad:
+        raise OctantsRuntimeError("arrays that are split over ranks have no gradients")
+    return factories.split_ndarray(dtype, shape, split)
 
 
 def make_ndarray(dtype: Any, shape: Any, needs_grad: bool = False, layout: tuple[int, ...] | None = None) -> Ndarray:
@@ -402,11 +407,16 @@ def make_ndarray(dtype: Any, shape: Any, needs_grad: bool = False, layout: tuple
 
 
 def make_matrix_ndarray(
-    element_shape: tuple[Any, ...], dtype: Any, shape: Any, needs_grad: bool, device: Any = None
-) -> Ndarray:
+    element_shape: tuple[Any, ...],
+    dtype: Any,
+    shape: Any,
+    needs_grad: bool,
+    device: Any = None,
+    split: SplitOptions | None = None,
+) -> Any:
     """An ndarray of vectors (`element_shape` of one axis) or matrices."""
     with on(device):
-        return make_ndarray(element_type_of(dtype, element_shape), shape, needs_grad)
+        return _make(element_type_of(dtype, element_shape), shape, needs_grad, split)
 
 
 factories.ndarray = make_matrix_ndarray

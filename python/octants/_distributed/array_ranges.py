@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from octants._arrays.ndarrays import Ndarray
-from octants._distributed.memory_ranges import MemoryRange, range_of_numpy
+from octants._distributed.memory_ranges import MemoryRange, range_of_buffer, range_of_numpy
 
 __all__ = ["memory_of"]
 
@@ -26,10 +26,10 @@ def memory_of(array: Any, *, writes: bool) -> Iterator[MemoryRange]:
     if isinstance(array, Ndarray) and array.layout is None:
         buffer = array.buffer
         count = int(np.prod((*array.shape, *array.element_shape), dtype=np.int64))
-        address = buffer.ptr + array._offset_in_memory
-        if buffer.host_addressable:
+        memory = range_of_buffer(buffer, array._offset_in_memory, count, np.dtype(array.dtype.numpy), array)
+        if memory.on_host:
             buffer.wait()
-        yield MemoryRange(address, count, np.dtype(array.dtype.numpy), buffer.host_addressable, array)
+        yield memory
         return
     if not hasattr(array, "to_numpy") or not hasattr(array, "from_numpy"):
         raise TypeError(f"expected a field, an ndarray or a numpy array, got {type(array).__name__}")

@@ -6,13 +6,24 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from os import path
+from types import FrameType
 from typing import Any, Protocol
 
 from octants import _octants
 from octants._distributed.memory_ranges import MemoryRange
 from octants.exceptions import OctantsDistributedError
 
-__all__ = ["Alone", "Communicator", "Exchange", "Message", "Pending", "await_end", "failed", "user_line"]
+__all__ = [
+    "Alone",
+    "Communicator",
+    "Exchange",
+    "Message",
+    "Pending",
+    "await_end",
+    "calling_frame",
+    "failed",
+    "user_line",
+]
 
 Message = tuple[int, MemoryRange]
 """A rank, and the memory to send to it or to receive from it."""
@@ -21,11 +32,13 @@ Message = tuple[int, MemoryRange]
 class Exchange:
     """A reusable set of messages that a rank sends and receives concurrently."""
 
-    __slots__ = ("prepared", "receives", "sends")
+    __slots__ = ("collective", "prepared", "receives", "sends")
 
-    def __init__(self, sends: Sequence[Message], receives: Sequence[Message]) -> None:
+    def __init__(self, sends: Sequence[Message], receives: Sequence[Message], collective: bool = True) -> None:
         self.sends = sends
         self.receives = receives
+        self.collective = collective
+        """All ranks exchange messages at this point, or have none."""
         self.prepared: Any = None
         """The communicator's own representation, cached because it takes time to create."""
 
@@ -54,6 +67,9 @@ class Communicator(Protocol):
     timeout: float
     """Seconds after which a rank that does not respond is an error."""
 
+    def prepare(self, what: str) -> None:
+        """Called by all ranks before they exchange messages of launches."""
+
     def exchange(self, messages: Exchange, what: str, stream: int = 0) -> Pending:
         """Sends and receives. `stream` is the driver's handle of the stream that uses the device memory."""
 
@@ -79,6 +95,9 @@ class Alone:
     def __init__(self, timeout: float) -> None:
         self.timeout = timeout
 
+    def prepare(self, what: str) -> None:
+        """Does nothing."""
+
     def exchange(self, messages: Exchange, what: str, stream: int = 0) -> Pending:
         """Returns at once: there are no other ranks."""
         assert not messages.sends
@@ -103,10 +122,16 @@ class Alone:
 
 def user_line() -> str:
     """`file:line` of the call into the package."""
+    frame = calling_frame()
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def calling_frame() -> FrameType:
+    """The frame of the call into the package."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    return frame
 
 
 def failed(of: Communicator, what: str, why: str) -> OctantsDistributedError:

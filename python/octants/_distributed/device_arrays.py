@@ -11,6 +11,7 @@ from octants import _octants
 from octants._arrays.array_factories import factories
 from octants._distributed.device_blocks import as_block, current_block
 from octants._distributed.split_ndarrays import SplitNdarray, make_block
+from octants.types.values import Matrix
 
 __all__ = ["DevicesNdarray", "devices_ndarray"]
 
@@ -92,8 +93,15 @@ class DevicesNdarray(SplitNdarray):
     def __getitem__(self, key: Any) -> Any:
         index = self._index(key)
         part = self._part_with(index[0])
-        value = part._local[part._in_memory(index)]
-        return np.asarray(value.to_numpy(), np.dtype(self.dtype.numpy)) if self.element_shape else value
+        element = part._local[part._in_memory(index)]
+        if not self.element_shape:
+            return element
+
+        def write_back(component: Any, number: Any) -> None:
+            part._local[part._in_memory(index)][component] = number
+            self.forget_ghosts()
+
+        return Matrix._around(element.to_numpy(), self.dtype, write_back)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         index = self._index(key)

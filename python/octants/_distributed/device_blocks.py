@@ -26,6 +26,9 @@ class Block:
     def __init__(self, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
 
+    def prepare(self, what: str) -> None:
+        """Does nothing."""
+
     def exchange(self, messages: Exchange, what: str, stream: int = 0) -> Pending:
         """Raises: compiled code and plans of a device do not communicate."""
         raise self._refusal(what)

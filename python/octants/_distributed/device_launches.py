@@ -19,7 +19,7 @@ from octants._distributed.device_reductions import HostReduction, PeerReduction
 from octants._distributed.local_rows import add_rows, clear_rows, copy_rows
 from octants._distributed.memory_ranges import MemoryRange
 from octants._distributed.split_ndarrays import SplitNdarray
-from octants._distributed.split_plans import Described, Rows, SplitPlan, Task, TaskPlan
+from octants._distributed.split_plans import Described, Rows, SplitPlan, Task, TaskPlan, make_exchange
 from octants.types.primitive import BY_NUMPY
 
 __all__ = ["DeviceLaunch"]
@@ -179,7 +179,7 @@ class _GroupPlan:
             assert task is not None
             with as_block(device):
                 parts = {buffer: array._parts[device] for buffer, array in arrays.items()}
-                made.append(plan.exchange(task, missing, parts))
+                made.append(make_exchange(task, missing, parts))
         messages = [each.messages for each in made]
         return _GhostExchange(
             _copies(

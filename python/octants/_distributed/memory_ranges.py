@@ -11,7 +11,7 @@ import numpy as np
 from octants import _octants
 from octants.types.primitive import BY_NUMPY
 
-__all__ = ["MemoryRange", "range_of_buffer", "range_of_numpy"]
+__all__ = ["MemoryRange", "is_on_host", "range_of_buffer", "range_of_numpy"]
 
 
 @dataclass(frozen=True)
@@ -74,4 +74,9 @@ def range_of_buffer(
     buffer: _octants.Buffer, offset: int, count: int, dtype: np.dtype[Any], keeps: Any = None
 ) -> MemoryRange:
     """Elements in a buffer of the program, starting at a byte offset."""
-    return MemoryRange(buffer.ptr + offset, count, dtype, buffer.host_addressable, keeps, (buffer, offset))
+    return MemoryRange(buffer.ptr + offset, count, dtype, is_on_host(buffer), keeps, (buffer, offset))
+
+
+def is_on_host(buffer: _octants.Buffer) -> bool:
+    """Whether the host reads and writes a buffer by its address."""
+    return buffer.host_addressable

@@ -44,6 +44,9 @@ class MpiCommunicator:
         if self.size > 1:
             _end_all_on_exception(self._mpi)
 
+    def prepare(self, what: str) -> None:
+        """Does nothing."""
+
     def exchange(self, messages: Exchange, what: str, stream: int = 0) -> Pending:
         """Sends and receives bytes."""
         if messages.prepared is None:
@@ -88,7 +91,9 @@ class MpiCommunicator:
 
     def _host(self, memory: MemoryRange, what: str) -> np.ndarray[Any, Any]:
         if not memory.on_host:
-            raise failed(self, what, "the MPI backend supports only host memory; use backend='torch' on GPUs")
+            raise failed(
+                self, what, "MPI transfers only host memory; install nccl4py for NVIDIA GPUs, or use backend='torch'"
+            )
         return memory.numpy().view(np.uint8)
 
 

@@ -6,7 +6,6 @@ that would be.
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any, NamedTuple, NoReturn
 
@@ -15,6 +14,7 @@ import numpy as np
 from octants import _octants
 from octants._arrays.array_factories import factories
 from octants._arrays.ndarrays import Ndarray, element_type_of, make_ndarray
+from octants._arrays.split_options import SplitOptions
 from octants._distributed.communicators import Message
 from octants._distributed.device_blocks import current_block
 from octants._distributed.memory_ranges import MemoryRange, range_of_buffer
@@ -22,13 +22,11 @@ from octants._distributed.world import broadcast_array, gather_arrays, world
 from octants.exceptions import OctantsIndexError
 from octants.types.primitive import BY_NAME, DataType
 from octants.types.tensor_types import MatrixType
+from octants.types.values import Matrix
 
 __all__ = ["SplitNdarray", "make_block", "rows_of_rank", "split_axis", "split_ndarray"]
 
 Array = np.ndarray[Any, Any]
-
-
-_numbers = itertools.count()
 
 
 def rows_of_rank(extent: int, rank: int, size: int) -> tuple[int, int]:
@@ -42,11 +40,12 @@ def split_axis(split: int | str) -> None:
         raise ValueError(f"split={split!r}: arrays can only be split along their first axis, split=0")
 
 
-def split_ndarray(dtype: Any, shape: Any, split: int | str = 0, halo: int = 2, periodic: bool = False) -> SplitNdarray:
-    """An array of zeros whose first axis is split over ranks, with `halo` ghost rows on each side. With `periodic`, the
-    ghost rows at the ends of the array are copies of the rows at the opposite end.
+def split_ndarray(dtype: Any, shape: Any, split: SplitOptions) -> SplitNdarray:
+    """An array of zeros whose first axis is split over ranks. If it is periodic, the ghost rows at the ends of the
+    array are copies of the rows at the opposite end.
     """
-    split_axis(split)
+    axis, halo, periodic = split
+    split_axis(axis)
     if isinstance(halo, bool) or not isinstance(halo, int) or halo < 0:
         raise ValueError(f"halo must be a number of rows (an integer of at least 0), got {halo!r}")
     extents = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
@@ -107,12 +106,8 @@ class SplitNdarray(_octants.Ndarray):
         self._rows = rows
         self._halo = halo
         self._periodic = periodic
-        self._valid = (0, 0)
         self._ranges: dict[tuple[int, int], MemoryRange] = {}
         self._ghost_sums: dict[tuple[int, int], GhostSums] = {}
-        # Of launches whose first split array it is; of `split_plans`.
-        self._plans: dict[tuple[Any, ...], Any] = {}
-        self._number = next(_numbers)
         # Kernels read them at each launch, for `qd.distributed.assume_local`.
         self._first_local_row = max(0, rows[0] - halo)
         self._last_local_row = min(self.shape[0], rows[1] + halo) - 1
@@ -155,14 +150,7 @@ class SplitNdarray(_octants.Ndarray):
 
     def forget_ghosts(self) -> None:
         """Invalidates the ghost rows, because the owners' rows are about to change."""
-        self._valid = (0, 0)
-
-    def lacks(self, before: int, after: int) -> bool:
-        """Whether these ghost rows must be exchanged; marks them valid, because the caller exchanges them."""
-        if before <= self._valid[0] and after <= self._valid[1]:
-            return False
-        self._valid = (max(before, self._valid[0]), max(after, self._valid[1]))
-        return True
+        self._forget_ghosts()
 
     def messages(self, before: int, after: int) -> Messages:
         """The messages that fill `before` and `after` ghost rows on each rank."""
@@ -269,9 +257,18 @@ class SplitNdarray(_octants.Ndarray):
         rank = next(r for r in range(world().size) if self.block(r)[0] <= index[0] < self.block(r)[1])
         value = np.zeros(tuple(self.element_shape), np.dtype(self.dtype.numpy))
         if rank == world().rank:
-            value[...] = self._local.to_numpy()[self._in_memory(index)]
+            element = self._local[self._in_memory(index)]
+            value[...] = element.to_numpy() if self.element_shape else element
         broadcast_array(value, rank, "reading an element of a split array")
-        return value if self.element_shape else value[()].item()
+        if not self.element_shape:
+            return value[()].item()
+
+        def write_back(component: Any, number: Any) -> None:
+            if rank == world().rank:
+                self._local[self._in_memory(index)][component] = number
+            self.forget_ghosts()
+
+        return Matrix._around(value, self.dtype, write_back)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         index = self._index(key)

@@ -1,7 +1,7 @@
 """Plans for launches of one kernel on the same split arrays: checks, messages, row ranges.
 
-A plan is made at the first such launch and kept by the first of the arrays. It refers to no array: each has a number
-that no other array ever has.
+A plan is made at the first such launch and kept by the first of the arrays: see `split_rows.rs` of octants-python. It
+refers to no array.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from octants._distributed import memory_ranges
 from octants._distributed.communicators import Exchange
 from octants._distributed.memory_ranges import MemoryRange
 from octants._distributed.split_ndarrays import GhostSums, SplitNdarray
 from octants._distributed.world import agree, world
 from octants.exceptions import OctantsDistributedError
 
-__all__ = ["GhostExchange", "SplitPlan", "TaskPlan", "plan_of"]
+__all__ = ["GhostExchange", "SplitPlan", "TaskPlan", "make_exchange"]
 
 Rows = tuple[int, int]
 Halo = tuple[int, int, int]
@@ -28,9 +29,6 @@ _FAR = 1 << 30
 
 # Initial values of reductions on all ranks but the first. Other operations are idempotent and need none.
 _NEUTRAL = {"add": 0, "mul": 1, "xor": 0}
-
-# Most plans that an array keeps.
-_MOST_PLANS = 64
 
 
 class Task(NamedTuple):
@@ -51,9 +49,6 @@ class Task(NamedTuple):
     def of_rows(self) -> list[int]:
         """The arrays that the loop accesses at the row of the iteration or at a fixed distance from it."""
         return [*self.writes, *(add[0] for add in self.adds), *(read[0] for read in self.reads)]
-
-
-_UPDATES = Task._fields.index("updates")
 
 
 class GhostExchange(NamedTuple):
@@ -84,34 +79,17 @@ class TaskPlan(NamedTuple):
     ghost_sums: Exchange | None
     sums: list[tuple[MemoryRange, MemoryRange]]
     """Local rows, and the received contributions to them."""
-    exchanges: dict[tuple[bool, ...], GhostExchange]
-    """Cached, by which of the reads lack valid ghost rows."""
-
-
-def plan_of(kernel: str, described: Described, arrays: dict[int, tuple[SplitNdarray, bool]]) -> SplitPlan:
-    """The plan of a launch. Raises on all ranks if they launch different kernels, or if the kernel cannot run split."""
-    kept = next(iter(arrays.values()))[0]._plans
-    used = [(buffer, array._number, is_argument) for buffer, (array, is_argument) in arrays.items()]
-    key = (kernel, *used, *(tuple(task[_UPDATES]) for task in described if task is not None))
-    plan = kept.get(key)
-    # A kernel has several forms, and bounds of rows may be others.
-    if plan is None or plan.given != described:
-        plan = SplitPlan(kernel, described, arrays)
-        if len(kept) >= _MOST_PLANS:
-            kept.clear()
-        kept[key] = plan
-    return plan
 
 
 class SplitPlan:
     """The plan for launches of one kernel on the same arrays."""
 
     def __init__(self, kernel: str, described: Described, arrays: dict[int, tuple[SplitNdarray, bool]]) -> None:
-        self.given = described
         self.what = f"kernel `{kernel}`"
         self._kernel = kernel
         self._described = [None if task is None else Task(*task) for task in described]
         self._arrays = {buffer: array for buffer, (array, _) in arrays.items()}
+        self._on_host = memory_ranges.is_on_host(next(iter(self._arrays.values())).buffer)
         self._refuse_aliases(arrays)
         for task in filter(None, self._described):
             self._check(task)
@@ -119,6 +97,8 @@ class SplitPlan:
         """This process owns all rows, and no ghost rows need copying."""
         if not self.is_whole:
             self._agree()
+            if not self._on_host:
+                world().prepare(self.what)
             self.tasks = [None if task is None else self._plan(task) for task in self._described]
         del self._arrays
 
@@ -211,51 +191,43 @@ class SplitPlan:
             ghosts=[memory for of_array in of_arrays for memory in of_array.ghosts],
             ghost_sums=Exchange(sends, receives) if sends or receives else None,
             sums=[pair for of_array in of_arrays for pair in of_array.sums],
-            exchanges={},
         )
 
-    def exchange(self, task: TaskPlan, missing: tuple[bool, ...], arrays: dict[int, SplitNdarray]) -> GhostExchange:
-        """The exchange before a task, for the given reads whose ghost rows are not valid."""
-        found = task.exchanges.get(missing)
-        if found is None:
-            found = task.exchanges[missing] = self._make_exchange(task, missing, arrays)
-        return found
-
-    @staticmethod
-    def _make_exchange(task: TaskPlan, missing: tuple[bool, ...], arrays: dict[int, SplitNdarray]) -> GhostExchange:
-        array = arrays[task.rows]
-        extent, (first, end) = array.shape[0], array.rows
-        sends, receives, copies, before, after = [], [], [], 0, 0
-        for place, (buffer, rows_before, rows_after) in enumerate(task.reads):
-            if not missing[place]:
-                continue
-            read = arrays[buffer]
-            messages = read.messages(rows_before, rows_after)
-            sends += messages.sends
-            receives += messages.receives
-            copies += messages.copies
-            if not messages.receives:
-                continue
-            if place >= task.inner_reads:
-                # Any iteration may read the received rows.
-                rows_before = rows_after = extent
-            before = max(before, rows_before * (first > 0 or read.periodic))
-            after = max(after, rows_after * (end < extent or read.periodic))
-        whole = _outward([(first, end)], extent)
-        if not (sends or receives):
-            return GhostExchange(None, copies, whole, [])
-        inner = (first + before, end - after)
-        if inner[0] >= inner[1]:
-            return GhostExchange(Exchange(sends, receives), copies, [], whole)
-        left = _outward([(first, inner[0]), (inner[1], end)], extent)
-        return GhostExchange(Exchange(sends, receives), copies, _outward([inner], extent), left)
-
     def _memory(self, dtype: str, address: int, count: int) -> MemoryRange:
-        on_host = next(iter(self._arrays.values()))._local.buffer.host_addressable
-        return MemoryRange(address, count, np.dtype(_NUMPY.get(dtype, dtype)), on_host)
+        return MemoryRange(address, count, np.dtype(_NUMPY.get(dtype, dtype)), self._on_host)
 
     def _error(self, text: str) -> OctantsDistributedError:
         return OctantsDistributedError(f"kernel `{self._kernel}`: {text}")
+
+
+def make_exchange(task: TaskPlan, missing: tuple[bool, ...], arrays: dict[int, SplitNdarray]) -> GhostExchange:
+    """The exchange before a task, for the given reads whose ghost rows are not valid."""
+    array = arrays[task.rows]
+    extent, (first, end) = array.shape[0], array.rows
+    sends, receives, copies, before, after = [], [], [], 0, 0
+    for place, (buffer, rows_before, rows_after) in enumerate(task.reads):
+        if not missing[place]:
+            continue
+        read = arrays[buffer]
+        messages = read.messages(rows_before, rows_after)
+        sends += messages.sends
+        receives += messages.receives
+        copies += messages.copies
+        if not messages.receives:
+            continue
+        if place >= task.inner_reads:
+            # Any iteration may read the received rows.
+            rows_before = rows_after = extent
+        before = max(before, rows_before * (first > 0 or read.periodic))
+        after = max(after, rows_after * (end < extent or read.periodic))
+    whole = _outward([(first, end)], extent)
+    if not (sends or receives):
+        return GhostExchange(None, copies, whole, [])
+    inner = (first + before, end - after)
+    if inner[0] >= inner[1]:
+        return GhostExchange(Exchange(sends, receives), copies, [], whole)
+    left = _outward([(first, inner[0]), (inner[1], end)], extent)
+    return GhostExchange(Exchange(sends, receives), copies, _outward([inner], extent), left)
 
 
 def _outward(ranges: list[Rows], extent: int) -> list[Rows]:

@@ -103,6 +103,9 @@ class TorchCommunicator:
         self._streams: dict[int, Any] = {}
         self._device = ranks.new_group(backend="nccl", timeout=wait) if has_gpu else None
 
+    def prepare(self, what: str) -> None:
+        """Does nothing."""
+
     def exchange(self, messages: Exchange, what: str, stream: int = 0) -> Pending:
         """Sends and receives bytes."""
         if not (messages.sends or messages.receives):

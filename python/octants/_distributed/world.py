@@ -16,6 +16,7 @@ from octants._distributed.communicators import Alone, Communicator, Exchange, fa
 from octants._distributed.device_blocks import current_block
 from octants._distributed.launchers import Position, find_position
 from octants._distributed.memory_ranges import range_of_numpy
+from octants._distributed.nccl_choice import with_nccl
 from octants.exceptions import OctantsDistributedError
 
 __all__ = ["agree", "broadcast_array", "gather_arrays", "join", "leave", "world"]
@@ -56,7 +57,7 @@ def join(backend: str | None, timeout: float, group: Any = None) -> Communicator
     if not timeout > 0:
         raise ValueError(f"timeout must be a positive number of seconds, got {timeout!r}")
     place = find_position()
-    name = backend or _default_backend(place)
+    name = _default_backend(place) if backend in (None, "nccl") else backend
     if name == "mpi":
         made: Communicator = _load("mpi_communicator", "mpi4py").MpiCommunicator(timeout, group)
     elif name == "torch":
@@ -65,7 +66,9 @@ def join(backend: str | None, timeout: float, group: Any = None) -> Communicator
         made = Alone(timeout)
     else:
         alone = ", or 'none' for one process" if place.size == 1 else ""
-        raise ValueError(f"backend must be 'mpi' or 'torch'{alone}, got {backend!r}")
+        raise ValueError(f"backend must be 'nccl', 'mpi' or 'torch'{alone}, got {backend!r}")
+    if backend in (None, "nccl"):
+        made = with_nccl(made, required=backend == "nccl")
     _world, _position = made, place._replace(rank=made.rank, size=made.size)
     _agreed.clear()
     if made.size > 1:

@@ -11,6 +11,7 @@ import numpy as np
 
 from octants._arrays import shadow_buffers
 from octants._arrays.array_factories import factories
+from octants._arrays.split_options import SplitOptions, refuse_with_split, take_split
 from octants._fields import placement_checks
 from octants._fields.axes import order_axes
 from octants._fields.fields import MatrixField, ScalarField, TensorField
@@ -23,10 +24,12 @@ from octants.layouts import Layout
 from octants.types.enums import SNodeGradType
 from octants.types.primitive import DataType, resolve_dtype
 from octants.types.quant import QuantType
-from octants.types.tensor_types import MatrixType
+from octants.types.tensor_types import MatrixType, matrix, vector
 
 _KEYWORDS = {"order", "name", "offset", "needs_grad", "needs_dual", "layout"}
 """Those of `make_scalar_field` and `make_matrix_field`."""
+
+_SPLIT = {"split", "halo", "periodic"}
 
 
 @only_in_python
@@ -41,27 +44,24 @@ def field(dtype: Any, shape: Any = None, *args: Any, device: Any = None, **kwarg
     `periodic=True`, kernels index the axis modulo its number of rows. Such a field is a `SplitNdarray`; of the keywords
     above it takes `name` and `device`.
     """
-    if (split := kwargs.pop("split", None)) is not None:
-        return _split_field(dtype, shape, split, device, args, kwargs)
+    split = None
+    if not _SPLIT.isdisjoint(kwargs):
+        split = take_split("qd.field", {name: kwargs.pop(name) for name in _SPLIT & kwargs.keys()})
     if unknown := sorted(set(kwargs) - _KEYWORDS):
         raise TypeError(f"qd.field() has no keyword {', '.join(f'`{name}`' for name in unknown)}")
     with on_unless_unplaced(device, shape):
+        if split is not None:
+            given = dict(zip(("order", "name", "offset"), args, strict=False))
+            return split_field(dtype, shape, split, {**given, **kwargs})
         if isinstance(dtype, MatrixType):
             return make_matrix_field(dtype.shape, dtype._stored, shape, *args, **kwargs)
         return make_scalar_field(dtype, shape, *args, **kwargs)
 
 
-def _split_field(dtype: Any, shape: Any, split: Any, device: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    halo, periodic = kwargs.pop("halo", 2), kwargs.pop("periodic", False)
-    kwargs.pop("name", None)
-    given = [name for name, value in kwargs.items() if value]
-    if args or given or shape is None:
-        what = ", ".join(given) or ("positional arguments" if args else "no shape")
-        raise OctantsRuntimeError(
-            f"a field that is split over ranks takes a shape, halo=, periodic=, name= and device=, but got {what}"
-        )
-    with on(device):
-        return factories.split_ndarray(dtype, shape, split, halo, periodic)
+def split_field(dtype: Any, shape: Any, split: SplitOptions, keywords: dict[str, Any]) -> Any:
+    """A field that is distributed over ranks."""
+    refuse_with_split(shape, {name: value for name, value in keywords.items() if name != "name"})
+    return factories.split_ndarray(dtype, shape, split)
 
 
 def make_scalar_field(
@@ -94,7 +94,8 @@ def make_matrix_field(
     needs_dual: bool = False,
     layout: Layout = Layout.AOS,
     device: Any = None,
-) -> MatrixField:
+    split: SplitOptions | None = None,
+) -> Any:
     """A field of vectors (`element_shape` of one axis) or matrices."""
     if not all(hasattr(extent, "__index__") for extent in element_shape):
         shown = ", ".join(map(str, element_shape))
@@ -112,6 +113,11 @@ def make_matrix_field(
     count = int(np.prod(element_shape))
     if count < 1:
         raise ValueError(f"an element must have at least one component, got the shape {element_shape}")
+    if split is not None:
+        element = vector(*element_shape, dtype) if len(element_shape) == 1 else matrix(*element_shape, dtype)
+        given = {"order": order, "offset": offset, "needs_grad": needs_grad, "needs_dual": needs_dual}
+        with on(device):
+            return split_field(element, shape, split, given)
     scalar, quants = _component_types(dtype, count)
     made = _with_shadow_buffers(
         lambda parts: MatrixField(scalar, element_shape, parts, name), scalar, quants, name, needs_grad or needs_dual

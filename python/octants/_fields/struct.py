@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from octants._arrays.array_factories import factories
+from octants._arrays.split_options import SplitOptions, refuse_with_split
 from octants._fields.field_class import Field
 from octants._fields.fields import TensorField
 from octants._fields.make_field import checked_extents, make_matrix_field, make_scalar_field, on_unless_unplaced
@@ -242,11 +243,16 @@ def make_struct_field(
     needs_dual: bool,
     layout: Layout,
     device: Any = None,
+    split: SplitOptions | None = None,
 ) -> StructField:
     """A field of structs; without `shape` it must be placed."""
     if device is not None:
         with on_unless_unplaced(device, shape):
-            return make_struct_field(struct_type, shape, name, offset, needs_grad, needs_dual, layout)
+            return make_struct_field(struct_type, shape, name, offset, needs_grad, needs_dual, layout, None, split)
+    if split is not None:
+        refuse_with_split(shape, {"offset": offset, "needs_grad": needs_grad, "needs_dual": needs_dual})
+        made: StructField = factories.split_struct(struct_type, shape, split, name)
+        return made
     made = _unplaced(struct_type, name, needs_grad, needs_dual)
     if shape is None:
         if offset is not None:

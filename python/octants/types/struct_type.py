@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from octants._arrays.array_factories import factories
+from octants._arrays.split_options import take_split
 from octants._language.python_scope import only_in_python
 from octants.exceptions import OctantsSyntaxError, OctantsTypeError
 from octants.layouts import Layout
@@ -304,10 +305,23 @@ class Struct:
         layout: Layout = Layout.AOS,
         struct_type: StructType | None = None,
         device: Any = None,
+        **kwargs: Any,
     ) -> StructField:
-        """A field of structs of the given members; without `shape` it must be placed under `qd.root`."""
+        """A field of structs of the given members; without `shape` it must be placed under `qd.root`.
+
+        `split`, `halo` and `periodic` distribute each member's first axis over ranks: see `qd.field`.
+        """
+        split = take_split("qd.Struct.field", kwargs)
         return factories.struct_field(
-            struct_type or StructType(members, methods), shape, name, offset, needs_grad, needs_dual, layout, device
+            struct_type or StructType(members, methods),
+            shape,
+            name,
+            offset,
+            needs_grad,
+            needs_dual,
+            layout,
+            device,
+            split,
         )
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from octants._arrays.array_factories import factories
+from octants._arrays.split_options import take_split
 from octants._language.python_scope import only_in_python
 from octants.exceptions import OctantsIndexError, OctantsRuntimeError, OctantsSyntaxError, OctantsTypeError
 from octants.layouts import Layout
@@ -483,21 +484,25 @@ class Matrix:
         layout: Layout = Layout.AOS,
         ndim: int | None = None,
         device: Any = None,
+        **kwargs: Any,
     ) -> MatrixField:
-        """A field of `n` by `m` matrices; without `shape` it waits to be placed under `qd.root`."""
+        """A field of `n` by `m` matrices; without `shape` it waits to be placed under `qd.root`.
+
+        `split`, `halo` and `periodic` distribute its first axis over ranks: see `qd.field`.
+        """
         element_shape = (n,) if ndim == 1 else (n, m)
         return factories.matrix_field(
             element_shape, dtype, shape=shape, order=order, name=name, offset=offset, needs_grad=needs_grad,
-            needs_dual=needs_dual, layout=layout, device=device,
+            needs_dual=needs_dual, layout=layout, device=device, split=take_split("qd.Matrix.field", kwargs),
         )  # fmt: skip
 
     @classmethod
     @only_in_python
     def ndarray(
-        cls, n: int, m: int, dtype: Any, shape: Any, needs_grad: bool = False, device: Any = None
+        cls, n: int, m: int, dtype: Any, shape: Any, needs_grad: bool = False, device: Any = None, **kwargs: Any
     ) -> MatrixNdarray:
-        """An ndarray of `n` by `m` matrices."""
-        return factories.ndarray((n, m), dtype, shape, needs_grad, device)
+        """An ndarray of `n` by `m` matrices. `split`, `halo` and `periodic` split it over ranks: see `qd.ndarray`."""
+        return factories.ndarray((n, m), dtype, shape, needs_grad, device, take_split("qd.Matrix.ndarray", kwargs))
 
     @classmethod
     def tensor(cls, n: int, m: int, dtype: Any, shape: Any, **kwargs: Any) -> MatrixTensor:
@@ -521,10 +526,10 @@ class Vector(Matrix):
     @classmethod
     @only_in_python
     def ndarray(  # type: ignore[override]
-        cls, n: int, dtype: Any, shape: Any, needs_grad: bool = False, device: Any = None
+        cls, n: int, dtype: Any, shape: Any, needs_grad: bool = False, device: Any = None, **kwargs: Any
     ) -> VectorNdarray:
-        """An ndarray of vectors."""
-        return factories.ndarray((n,), dtype, shape, needs_grad, device)
+        """An ndarray of vectors. `split`, `halo` and `periodic` distribute it over ranks: see `qd.ndarray`."""
+        return factories.ndarray((n,), dtype, shape, needs_grad, device, take_split("qd.Vector.ndarray", kwargs))
 
     @classmethod
     def tensor(cls, n: int, dtype: Any, shape: Any, **kwargs: Any) -> VectorTensor:  # type: ignore[override]

@@ -36,6 +36,17 @@ def lost(rank):
     shift(x, y)
 
 
+def lost_later(rank):
+    """A rank ends after a few launches."""
+    x, y = make(), make()
+    shift(x, y)
+    if rank == 1:
+        sys.stdout.flush()
+        time.sleep(60)
+    x.fill(1.0)
+    shift(x, y)
+
+
 def other_kernel(rank):
     """Ranks launch different kernels."""
     x, y = make(), make()
@@ -57,7 +68,7 @@ def captured(_):
 def main():
     qd.distributed.init(timeout=3.0)
     qd.init(arch=qd.cpu)
-    {p.__name__: p for p in (lost, other_kernel, other_shape, captured)}[sys.argv[1]](qd.distributed.rank())
+    {p.__name__: p for p in (lost, lost_later, other_kernel, other_shape, captured)}[sys.argv[1]](qd.distributed.rank())
     print("no error")
 
 

@@ -122,6 +122,26 @@ class Waves:
             self.q[i] = qd.Matrix([[d[0], d[1]], [d[2], 1.0]])
 
 
+def resets(_):
+    """Serial statements before and after a loop, which write memory that each rank has."""
+    x = qd.ndarray(qd.i32, shape=(N,), split=0)
+    total = qd.field(qd.i32, shape=())
+    last = qd.field(qd.i32, shape=2)
+
+    @qd.kernel
+    def run(x: qd.types.ndarray(), start: qd.i32):
+        total[None] = start
+        for i in x:
+            x[i] += i
+            total[None] += x[i]
+        last[1] = last[0]
+        last[0] = total[None]
+
+    run(x, 0)
+    run(x, 1000)
+    return {"x": x.to_numpy(), "last": last.to_numpy()}
+
+
 def vectors(_):
     """Arrays of vectors and matrices in an object."""
     waves = Waves()
@@ -336,6 +356,42 @@ def particles(_):
     return {"near": cells.near.to_numpy(), "seen": found, "mass": cells.mass.to_numpy()}
 
 
+def structs(_):
+    """A field of structs, with a struct as a member, and fields of vectors and matrices by their constructors."""
+    inner = qd.types.struct(mass=qd.f32, count=qd.i32)
+    body = qd.types.struct(place=qd.types.vector(2, qd.f32), of=inner)
+    bodies = body.field(shape=(N,), split=0, halo=1)
+    frames = qd.Matrix.field(2, 2, qd.f32, shape=(N,), split="x")
+    forces = qd.Vector.ndarray(2, qd.f32, (N,), split=0)
+
+    @qd.kernel
+    def start():
+        for i in bodies:
+            bodies[i] = body(place=qd.Vector([i, 2.0 * i]), of=inner(mass=1.0 + i % 3, count=i))
+            frames[i] = qd.Matrix([[1.0, i], [0.0, 2.0]])
+
+    @qd.kernel
+    def pull(bodies: qd.template(), forces: qd.types.ndarray()):
+        for i in range(1, N - 1):
+            along = bodies[i + 1].place + bodies.place[i - 1] - 2 * bodies[i].place
+            forces[i] = frames[i] @ along + bodies[i - 1].of.mass
+            bodies[i].of.count += 1
+
+    bodies.fill({"place": 0.0, "of": {"mass": 1.0, "count": 0}})
+    start()
+    bodies[3].place = [7.0, 9.0]
+    bodies.place[20][1] = 3.0
+    frames[2][0, 1] = 4.0
+    pull(bodies, forces)
+    kept = bodies.to_numpy(gather=False)
+    bodies.from_numpy(kept, local=True)
+    rows = bodies.rows
+    assert rows[1] - rows[0] == len(kept["place"])
+    found = bodies.to_numpy()
+    third = np.array([bodies[3].place.x, bodies[3].of.count])
+    return {"place": found["place"], "third": third, "forces": forces.to_numpy(), **found["of"]}
+
+
 def elements(_):
     """The host's reads and writes of elements and whole arrays."""
     x = qd.ndarray(qd.f32, shape=(N, 2), split=0)
@@ -408,6 +464,7 @@ PROGRAMS = (
     heat,
     several_loops,
     sums,
+    resets,
     vectors,
     edges,
     scatters,
@@ -417,6 +474,7 @@ PROGRAMS = (
     particles,
     periodic,
     periodic_few_rows,
+    structs,
     elements,
     collectives,
     save,

@@ -1,28 +1,14 @@
 """Arrays that are split over ranks: programs give the same results on 1, 2 and 4 processes."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
-
-HERE = Path(__file__).parent
-MPIEXEC = Path(sys.prefix) / "bin" / "mpiexec"
+from run_ranks import MPIEXEC, run
 
 PROGRAMS = ["heat", "several_loops", "sums", "vectors", "edges", "elements", "collectives"]
-PROGRAMS += ["scatters", "row_sums", "few_rows", "particles", "periodic", "periodic_few_rows"]
+PROGRAMS += ["resets", "structs", "scatters", "row_sums", "few_rows", "particles", "periodic", "periodic_few_rows"]
 
 pytest.importorskip("mpi4py", reason="mpi4py is not installed")
 pytestmark = pytest.mark.skipif(not MPIEXEC.exists(), reason="mpich is not installed")
-
-
-def run(ranks, program, folder, *options, script="split_programs.py", limit=120):
-    """Runs a program; its output when it failed."""
-    command = [sys.executable, str(HERE / script), program, str(folder), *options]
-    if ranks > 1:
-        command = [str(MPIEXEC), "-n", str(ranks), *command]
-    return subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
 
 
 def results(ranks, program, folder, *options):

@@ -16,7 +16,7 @@ use super::group_launch::GroupLaunch;
 use super::launch_request::LaunchRequest;
 use super::recorded_launch::RecordedLaunch;
 use super::refusals::no_gradients;
-use super::split_launch::{self, SplitCaller};
+use super::split_launch;
 use super::{Kernel, Prepared};
 use crate::annotation::ParamKind;
 use crate::argument::{Follows, Gathered, Place};
@@ -31,6 +31,7 @@ use crate::interpreter::Interpreter;
 use crate::plain_python;
 use crate::program;
 use crate::specialization::{Slots, Specialization};
+use crate::split_dispatch::SplitCaller;
 use crate::stream::{scope_stream, stream_argument};
 
 thread_local! {
@@ -170,7 +171,8 @@ impl Kernel {
         if repeats && let Some(result) = Self::repeat(slf, &prepared, args, stream.as_ref())? {
             return Ok(result);
         }
-        let mut gathered = this.gather(&prepared, args, mode)?;
+        let mut gathered = Gathered::new(&prepared.program);
+        this.gather_into(&mut gathered, &prepared, args, mode)?;
         let mut slots = Slots::new();
         let spec = match last {
             Some(spec)
@@ -188,8 +190,9 @@ impl Kernel {
         if repeats && spec.split.is_empty() {
             this.remember(py, &prepared, args, &spec, &slots)?;
         }
-        if !spec.split.is_empty() && mode == AutodiffMode::None {
-            this.begin_split(py, &prepared, &spec, (&mut gathered, args, &slots), stream.as_ref())?;
+        if !spec.split.is_empty() {
+            let on = (stream.as_ref(), mode);
+            this.begin_split(py, &prepared, &spec, (&mut gathered, args, &slots), on)?;
         }
         let result = this.launch(py, &prepared, &spec, (&gathered, &[]), &slots, stream.as_ref())?;
         Self::note_launch(slf, args, (&spec, &slots), stream.as_ref())?;
@@ -262,12 +265,15 @@ impl Kernel {
             let kept = prepared.program.session.save_counters(&spec.code, slots, request.stream, &interpreter);
             let _ = counters.set(kept.map_err(|e| errors::from_engine(py, e))?);
         }
+        if !spec.split.is_empty() {
+            let on = (request.stream, request.mode);
+            gathered.split_launch = split_launch::begin(&spec, args, slots, &prepared.program, on, py)?;
+        }
         let result = self.launch(py, &prepared, &spec, (&gathered, &[]), slots, request.stream)?;
         Ok((result, spec))
     }
 
     /// Converts the arguments of a call.
-    #[inline]
     pub(super) fn gather<'py>(
         &self,
         prepared: &Prepared,
@@ -275,15 +281,28 @@ impl Kernel {
         mode: AutodiffMode,
     ) -> PyResult<Gathered<'py>> {
         let mut gathered = Gathered::new(&prepared.program);
+        self.gather_into(&mut gathered, prepared, args, mode)?;
+        Ok(gathered)
+    }
+
+    /// As [`Kernel::gather`], in place: a move of the result takes as long as the conversion of an argument.
+    #[inline]
+    fn gather_into<'py>(
+        &self,
+        gathered: &mut Gathered<'py>,
+        prepared: &Prepared,
+        args: &[Bound<'py, PyAny>],
+        mode: AutodiffMode,
+    ) -> PyResult<()> {
         for (i, (param, arg)) in prepared.signature.params.iter().zip(args).enumerate() {
             let place = Place { index: i, name: &param.text, parent: None, kernel: &self.name };
             match &param.kind {
-                ParamKind::Dataclass(..) => prepared.flattened[i].take(&mut gathered, &param.kind, arg, &place)?,
+                ParamKind::Dataclass(..) => prepared.flattened[i].take(gathered, &param.kind, arg, &place)?,
                 kind => gathered.take(kind, arg, &place)?,
             }
         }
         gathered.finish(mode);
-        Ok(gathered)
+        Ok(())
     }
 
     /// Launches a specialization whose slots are filled. `gathered` is the result of converting the arguments, without
@@ -323,8 +342,8 @@ impl Kernel {
         if !spec.split.is_empty() {
             self.check_split(py, spec, gathered)?;
         }
-        let split = gathered.split_launch.as_ref().map(|launch| launch.clone().unbind());
-        let split = split.map(|launch| SplitCaller { interpreter: &interpreter, launch });
+        let split = gathered.split_launch.as_deref().filter(|launch| !launch.is_whole());
+        let split = split.map(|launch| SplitCaller::new(&interpreter, launch));
         let caller: &dyn Caller = split.as_ref().map_or(&interpreter, |split| split);
         let _in_order = (!self.concurrent).then(concurrency::keep_order);
         let mut ended_at = None;
@@ -371,16 +390,16 @@ impl Kernel {
         prepared: &Prepared,
         spec: &Specialization,
         (gathered, args, slots): (&mut Gathered<'py>, &[Bound<'py, PyAny>], &Slots),
-        stream: Option<&runtime::Stream>,
+        (stream, mode): (Option<&runtime::Stream>, AutodiffMode),
     ) -> PyResult<()> {
         let program = &prepared.program;
-        if let Some(group) = DeviceGroup::led_by(program.serial) {
-            self.check_capture(py)?;
-            let launch = GroupLaunch::begin(group, spec, (gathered, args, slots), stream, py)?;
-            gathered.group_launch = Some(Box::new(launch));
-        } else {
-            let on = stream.unwrap_or_else(|| program.session.device().default_stream());
-            gathered.split_launch = split_launch::begin(spec, args, slots, program, on, py)?;
+        match DeviceGroup::led_by(program.serial) {
+            Some(group) if mode == AutodiffMode::None => {
+                self.check_capture(py)?;
+                let launch = GroupLaunch::begin(group, spec, (gathered, args, slots), stream, py)?;
+                gathered.group_launch = Some(Box::new(launch));
+            }
+            _ => gathered.split_launch = split_launch::begin(spec, args, slots, program, (stream, mode), py)?,
         }
         Ok(())
     }
@@ -388,8 +407,11 @@ impl Kernel {
     /// Rejects recorded and captured launches on split arrays, because other ranks do not take part in them.
     #[cold]
     fn check_split(&self, py: Python<'_>, spec: &Specialization, gathered: &Gathered<'_>) -> PyResult<()> {
-        let is_begun = gathered.split_launch.is_some() || gathered.group_launch.is_some();
-        if is_begun && !runtime::nesting::capturing() || split_launch::is_alone(spec, py)? {
+        let allowed = match &gathered.split_launch {
+            Some(launch) => launch.is_whole() || !runtime::nesting::capturing(),
+            None => gathered.group_launch.is_some() && !runtime::nesting::capturing(),
+        };
+        if allowed || split_launch::is_alone(spec, py)? {
             return Ok(());
         }
         Err(self.not_recorded(py))

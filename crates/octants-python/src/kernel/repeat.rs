@@ -17,6 +17,7 @@ use crate::argument::{Gathered, Place, Span};
 use crate::flattened::Flat;
 use crate::names::{is_field, is_tensor};
 use crate::ndarray::Ndarray;
+use crate::program::Program;
 use crate::specialization::{Copy, Slots, Specialization};
 
 /// Cached launches of a kernel, latest first. A launch in progress is taken out.
@@ -52,6 +53,14 @@ struct Repeat {
 struct Parts<'py> {
     flats: Flats,
     others: Gathered<'py>,
+}
+
+impl Parts<'_> {
+    /// No arguments yet. Constructed in place: it is too large to move on the hot path.
+    #[inline(always)]
+    fn new(program: &Program) -> Self {
+        Parts { flats: Flats::new(), others: Gathered::new(program) }
+    }
 }
 
 impl Repeats {
@@ -147,20 +156,24 @@ fn hold_members<'py>(py: Python<'py>, gathered: &mut Gathered<'py>, flats: &[Arc
 }
 
 impl Prepared {
-    /// Inspects the arguments of a call. `None` if a dataclass is new or has changed.
+    /// Inspects the arguments of a call. False if a dataclass is new or has changed.
     #[inline]
-    fn split<'py>(&self, py: Python<'py>, kernel: &Kernel, args: &[Bound<'py, PyAny>]) -> PyResult<Option<Parts<'py>>> {
-        let mut flats = Flats::new();
+    fn split<'py>(
+        &self,
+        Parts { flats, others }: &mut Parts<'py>,
+        py: Python<'py>,
+        kernel: &Kernel,
+        args: &[Bound<'py, PyAny>],
+    ) -> PyResult<bool> {
         for ((param, arg), flattened) in self.signature.params.iter().zip(args).zip(&self.flattened) {
             if let ParamKind::Dataclass(..) = param.kind {
-                let Some(flat) = flattened.unchanged(arg)? else { return Ok(None) };
+                let Some(flat) = flattened.unchanged(arg)? else { return Ok(false) };
                 flats.push(flat);
             }
         }
-        let mut others = Gathered::new(&self.program);
         let given = || self.signature.params.iter().zip(args);
         if given().any(|(param, arg)| may_run_python(&param.kind, arg)) {
-            hold_members(py, &mut others, &flats);
+            hold_members(py, others, flats);
         }
         let mut passed = flats.iter();
         for (i, (param, arg)) in self.signature.params.iter().zip(args).enumerate() {
@@ -172,7 +185,7 @@ impl Prepared {
                 }
             }
         }
-        Ok(Some(Parts { flats, others }))
+        Ok(true)
     }
 
     /// A launch's copies of the words of non-dataclass arguments, with source indices that leave out the dataclasses.
@@ -213,7 +226,10 @@ impl Kernel {
         stream: Option<&runtime::Stream>,
     ) -> PyResult<Option<Py<PyAny>>> {
         let (this, py) = (slf.get(), slf.py());
-        let Some(mut parts) = prepared.split(py, this, args)? else { return Ok(None) };
+        let mut parts = Parts::new(&prepared.program);
+        if !prepared.split(&mut parts, py, this, args)? {
+            return Ok(None);
+        }
         let Some(mut repeat) = prepared.repeats.take(&parts) else { return Ok(None) };
         // An outdated launch is dropped.
         let Some(spec) = repeat.spec.upgrade() else { return Ok(None) };
@@ -251,7 +267,11 @@ impl Kernel {
         if spec.unites_arrays {
             return Ok(());
         }
-        let Some(Parts { flats, others }) = prepared.split(py, self, args)? else { return Ok(()) };
+        let mut parts = Parts::new(&prepared.program);
+        if !prepared.split(&mut parts, py, self, args)? {
+            return Ok(());
+        }
+        let Parts { flats, others } = parts;
         // Not cached: each launch must convert host arrays again.
         let foreign = flats.iter().flat_map(|flat| flat.spans()).any(|s| s.host || s.unwritable.is_some());
         if foreign {

@@ -1,41 +1,95 @@
-//! Launches of kernels on arrays that are split over ranks: the package brings the rows that a task reads of other
-//! ranks, and says which rows this rank computes.
+//! Launches of kernels on arrays that are split over ranks: finds the plan, or has the package make one.
+
+use std::sync::Arc;
 
 use octants_engine::artifact::{SplitTask, UpdateOp};
-use octants_engine::runtime::{self, Caller, Dispatcher, ErrorKind, Result as RuntimeResult};
+use octants_engine::ir::AutodiffMode;
+use octants_engine::runtime;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use smallvec::SmallVec;
 
-use crate::held::HoldLater;
-use crate::interpreter::Interpreter;
+use crate::device_group::DeviceGroup;
+use crate::ndarray::Ndarray;
 use crate::package::Package;
-use crate::program::Program;
+use crate::program::{self, Program};
 use crate::specialization::{Slots, Specialization};
-use crate::stream::{Kind, Stream};
+use crate::split_dispatch::SplitLaunch;
+use crate::split_rows::SplitPlan;
 
-/// The package's object for a launch; `None` if this process is the only rank, which computes all rows.
-pub fn begin<'py>(
+/// The launch of a kernel that uses split arrays, or of its gradient. Raises, on all ranks, if it cannot run on these
+/// arrays. `None` for what cannot run on several ranks or devices.
+pub fn begin(
     spec: &Specialization,
-    args: &[Bound<'py, PyAny>],
+    args: &[Bound<'_, PyAny>],
+    slots: &Slots,
+    program: &Program,
+    (on, mode): (Option<&runtime::Stream>, AutodiffMode),
+    py: Python<'_>,
+) -> PyResult<Option<Box<SplitLaunch>>> {
+    let is_group = DeviceGroup::led_by(program.serial).is_some();
+    if is_group || !matches!(mode, AutodiffMode::None | AutodiffMode::Reverse) {
+        return Ok(None);
+    }
+    let on = on.unwrap_or_else(|| program.session.device().default_stream());
+    launch(spec, args, slots, program, on, py).map(|launch| Some(Box::new(launch)))
+}
+
+fn launch(
+    spec: &Specialization,
+    args: &[Bound<'_, PyAny>],
     slots: &Slots,
     program: &Program,
     on: &runtime::Stream,
-    py: Python<'py>,
-) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let arrays = PyDict::new(py);
+    py: Python<'_>,
+) -> PyResult<SplitLaunch> {
+    let mut arrays: SmallVec<[(u32, Py<Ndarray>); 8]> = SmallVec::new();
+    let mut key: SmallVec<[u64; 32]> = SmallVec::new();
+    key.push(spec.number);
     for array in &spec.split {
-        arrays.set_item(array.buffer, (array.object(args, py)?, array.is_argument()))?;
+        let object = array.object(args, py)?.cast_into::<Ndarray>()?;
+        key.push(object.get().split_rows().map_or(0, |rows| rows.number));
+        // The address of row zero may lie outside of the memory, so that the launch does not see that it is used.
+        on.note_use(object.get().memory().memory());
+        arrays.push((array.buffer, object.unbind()));
     }
-    let plan: Vec<_> = spec.code.split_tasks().map(|task| task.map(|task| described(task, slots))).collect();
-    let stream = Stream::new(program, on.clone(), Kind::Wrapped);
-    let begin = Package::get(py)?.split_launch.bind(py).getattr("begin")?;
-    let launch = begin.call1((spec.code.name(), plan, arrays, on.handle(), stream))?;
-    Ok((!launch.is_none()).then_some(launch))
+    for task in spec.code.split_tasks().flatten() {
+        task.updates.iter().for_each(|(_, _, memory)| key.extend(<[u64; 2]>::from(memory.range(slots))));
+        task.local.iter().for_each(|rows| key.extend([rows.first, rows.last].map(|r| r.row(slots) as u64)));
+    }
+    let keeper = arrays.first().and_then(|(_, array)| array.get().split_rows());
+    let plan = match keeper.and_then(|rows| rows.plan(&key)) {
+        Some(plan) => plan,
+        None => {
+            let plan = Arc::new(make_plan(spec, &arrays, slots, &key, py)?);
+            keeper.into_iter().for_each(|rows| rows.keep(plan.clone()));
+            plan
+        }
+    };
+    Ok(SplitLaunch { plan, arrays, stream: (on.clone(), program.serial) })
+}
+
+#[cold]
+fn make_plan(
+    spec: &Specialization,
+    arrays: &[(u32, Py<Ndarray>)],
+    slots: &Slots,
+    key: &[u64],
+    py: Python<'_>,
+) -> PyResult<SplitPlan> {
+    let given = PyDict::new(py);
+    for ((buffer, array), of) in arrays.iter().zip(&spec.split) {
+        given.set_item(buffer, (array, of.is_argument()))?;
+    }
+    let tasks: Vec<_> = spec.code.split_tasks().map(|task| task.map(|task| described(task, slots))).collect();
+    let plan = Package::get(py)?.split_launch.bind(py).getattr("plan")?;
+    let buffers: Vec<u32> = arrays.iter().map(|(buffer, _)| *buffer).collect();
+    SplitPlan::new(key, &buffers, &plan.call1((spec.code.name(), tasks, given))?)
 }
 
 /// This process is the only rank: launches do not use this module.
 pub fn is_alone(spec: &Specialization, py: Python<'_>) -> PyResult<bool> {
-    if !spec.peers.is_empty() {
+    if DeviceGroup::led_by(program::current_serial()).is_some() {
         return Ok(false);
     }
     if spec.code.split_tasks().flatten().any(|task| !task.wraps.is_empty()) {
@@ -82,49 +136,5 @@ fn name_of(op: UpdateOp) -> &'static str {
         UpdateOp::Or => "or",
         UpdateOp::Xor => "xor",
         UpdateOp::Exchange => unreachable!("compiler bug: a halo exchange inside a loop over split arrays"),
-    }
-}
-
-/// A thread that launches such a kernel.
-pub struct SplitCaller<'a, 'b, 'py, L: HoldLater + ?Sized> {
-    /// The thread.
-    pub interpreter: &'a Interpreter<'b, 'py, L>,
-    /// The result of [`begin`].
-    pub launch: Py<PyAny>,
-}
-
-impl<L: HoldLater + ?Sized> Caller for SplitCaller<'_, '_, '_, L> {
-    fn will_block(&self) {
-        self.interpreter.will_block();
-    }
-
-    fn call_site(&self) -> Option<String> {
-        self.interpreter.call_site()
-    }
-
-    fn can_be_interrupted(&self) -> bool {
-        self.interpreter.can_be_interrupted()
-    }
-
-    fn is_interrupted(&self) -> bool {
-        self.interpreter.is_interrupted()
-    }
-
-    fn dispatcher(&self) -> Option<&dyn Dispatcher> {
-        Some(self)
-    }
-}
-
-impl<L: HoldLater + ?Sized> Dispatcher for SplitCaller<'_, '_, '_, L> {
-    fn dispatch(&self, task: usize, run: &mut dyn FnMut(i32, i32) -> RuntimeResult<()>) -> RuntimeResult<()> {
-        // Rows that need no others, while others come; those that do; sums over ranks.
-        for method in ["begin_task", "finish_exchange", "end_task"] {
-            let rows = |py: Python<'_>| self.launch.bind(py).call_method1(method, (task,))?.extract();
-            let rows: Option<Vec<(i32, i32)>> = self.interpreter.attached(rows);
-            for (first, end) in rows.ok_or(ErrorKind::Interrupted)? {
-                run(first, end)?;
-            }
-        }
-        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Constructs a [`Specialization`] from a compiled kernel.
 
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use octants_engine::Executable;
 use octants_engine::frontend::{Capture, NdarrayDesc, Obj};
@@ -23,6 +23,8 @@ use crate::world::PyWorld;
 
 /// A captured array that is looked up at each launch: parameter, attributes, first slot, type.
 type LiveArray = (u32, Vec<String>, u32, NdarrayDesc);
+
+static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
 /// Fills the slots of a range of rows with all rows, for launches that do not say which.
 fn fill_all_rows(slots: &mut [u64], split: &[SplitArray]) {
@@ -152,6 +154,7 @@ impl Specialization {
             seen: SeenLaunches::default(),
             split,
             peers: Vec::new(),
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
         })
     }
 }

@@ -1,0 +1,1 @@
+"""Stands in for nccl4py in tests on machines without GPUs."""
