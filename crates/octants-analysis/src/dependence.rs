@@ -311,13 +311,13 @@ enum Relation {
 }
 
 /// A sum of a multiple of a loop's index along one axis and a constant.
-struct OfLoop {
+struct LoopMultiple {
     axis: Option<u32>,
     factor: i64,
     plus: i64,
 }
 
-impl OfLoop {
+impl LoopMultiple {
     fn by(&self) -> Multiple {
         Multiple { by: self.factor, plus: self.plus }
     }
@@ -325,9 +325,9 @@ impl OfLoop {
 
 /// Splits a sum into the part that depends on a loop's index along one axis, with the constant, and the remaining
 /// terms.
-fn split(sum: &Affine, around: ValueId) -> Option<(OfLoop, Affine)> {
+fn split(sum: &Affine, around: ValueId) -> Option<(LoopMultiple, Affine)> {
     let mut rest = sum.clone();
-    let mut of_loop = OfLoop { axis: None, factor: 0, plus: std::mem::take(&mut rest.constant) };
+    let mut of_loop = LoopMultiple { axis: None, factor: 0, plus: std::mem::take(&mut rest.constant) };
     for (term, factor) in &sum.terms {
         if let Term::Index(l, axis) = term
             && *l == around

@@ -24,7 +24,7 @@ pub fn promote_counters(kernel: &mut Kernel) {
     let mut writes =
         Writes { body: &kernel.body, rounds: rounds.clone(), serial: BTreeSet::new(), others: BTreeSet::new() };
     let mut single = Vec::new();
-    writes.block(kernel.body.root, Around::default(), &mut single);
+    writes.block(kernel.body.root, Enclosing::default(), &mut single);
     let Writes { serial, others, .. } = writes;
     let is_counter = |b: &BufferId| {
         let buffer = &kernel.buffers[b.index()];
@@ -127,7 +127,7 @@ fn promote(kernel: &mut Kernel, b: BufferId) -> Option<LocalId> {
 
 /// What is around an instruction.
 #[derive(Clone, Copy, Default)]
-struct Around {
+struct Enclosing {
     rounds: bool,
     /// A parallel loop of any number of iterations.
     parallel: bool,
@@ -145,7 +145,7 @@ struct Writes<'a> {
 
 impl Writes<'_> {
     /// Finds the writes of a block, and which parallel loops of one iteration write in rounds.
-    fn block(&mut self, block: BlockId, around: Around, single: &mut Vec<ValueId>) {
+    fn block(&mut self, block: BlockId, around: Enclosing, single: &mut Vec<ValueId>) {
         for &v in self.body.block(block) {
             let inst = self.body.inst(v);
             match inst.op.effect() {
@@ -161,17 +161,17 @@ impl Writes<'_> {
                 Effect::For(l) => self.parallel_or_not(v, l, around, single),
                 Effect::Loop(inner) => {
                     let rounds = around.rounds || self.rounds.contains(&inner);
-                    self.block(inner, Around { rounds, ..around }, single);
+                    self.block(inner, Enclosing { rounds, ..around }, single);
                 }
                 _ => inst.op.blocks().into_iter().for_each(|b| self.block(b, around, single)),
             }
         }
     }
 
-    fn parallel_or_not(&mut self, v: ValueId, l: &ForLoop, around: Around, single: &mut Vec<ValueId>) {
+    fn parallel_or_not(&mut self, v: ValueId, l: &ForLoop, around: Enclosing, single: &mut Vec<ValueId>) {
         let once = l.is_parallel() && runs_once(self.body, l);
         let before = self.serial.len();
-        self.block(l.body, Around { parallel: around.parallel || l.is_parallel() && !once, ..around }, single);
+        self.block(l.body, Enclosing { parallel: around.parallel || l.is_parallel() && !once, ..around }, single);
         if once && around.rounds && self.serial.len() > before {
             single.push(v);
         }

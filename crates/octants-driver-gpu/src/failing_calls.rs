@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use octants_artifact::{Artifact, Bound, CodeTarget, Condition, ParallelMeta, ScalarKind, TaskMeta, WideForm};
 use octants_runtime::{
-    CapturedGraph, Contents, Device, DeviceConfig, DevicePtr, Driver, Failures, KernelMeta, Launch, Patient, Pattern,
-    Printer, Result, Section, StreamHandle,
+    CapturedGraph, Contents, Device, DeviceConfig, DevicePtr, Driver, Failures, KernelMeta, Launch, Pattern, Printer,
+    Result, Section, StreamHandle, Uninterruptible,
 };
 
 use crate::context::{Context, Entered};

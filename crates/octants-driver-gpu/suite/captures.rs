@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 use std::ptr::null_mut;
 
 use octants_driver_gpu::GpuConfig;
-use octants_runtime::Patient;
+use octants_runtime::Uninterruptible;
 
 use super::kernels::{launch, mad, mad_in_groups};
 use super::{Gpu, values};
@@ -49,7 +49,7 @@ fn s7_launches_on_a_captured_stream_are_captured() {
     let (kernel, groups) = (mad(&gpu), mad_in_groups(&gpu, &[Some(0), Some(1)]));
     let (x, y) = (gpu.numbers(1000), gpu.numbers(1000));
     launch(gpu.device.default_stream(), &groups, &y, (1, 0)).unwrap();
-    gpu.device.synchronize(&Patient).unwrap();
+    gpu.device.synchronize(&Uninterruptible).unwrap();
     let named = || gpu.device.stream_from_handle(stream.handle()).unwrap();
     for round in 0..2 {
         begin_capture(stream.handle());
@@ -63,11 +63,11 @@ fn s7_launches_on_a_captured_stream_are_captured() {
         launch(gpu.device.default_stream(), &groups, &z, (0, 8)).unwrap();
         assert!(values(&z).iter().all(|&v| v == 8), "with other workers than the capture's");
         drop(z);
-        let error = named().synchronize(&Patient).unwrap_err().to_string();
+        let error = named().synchronize(&Uninterruptible).unwrap_err().to_string();
         assert!(error.contains("captured into a graph"), "{error}");
         let ready = end_capture(stream.handle());
         (0..4).for_each(|_| run(ready, stream.handle()));
-        stream.synchronize(&Patient).unwrap();
+        stream.synchronize(&Uninterruptible).unwrap();
         assert!(values(&x).iter().all(|&v| v == 12 * (round + 1)), "{:?}", &values(&x)[..4]);
         assert!(values(&y).iter().all(|&v| v == 5 + round));
     }
@@ -85,7 +85,7 @@ fn s7_code_that_a_graph_may_run_stays_loaded() {
     let stream = theirs.device.create_stream(0).unwrap();
     let (kernel, x) = (mad(&gpu), gpu.numbers(1000));
     launch(gpu.device.default_stream(), &kernel, &x, (0, 1)).unwrap();
-    gpu.device.synchronize(&Patient).unwrap();
+    gpu.device.synchronize(&Uninterruptible).unwrap();
     begin_capture(stream.handle());
     launch(&gpu.device.stream_from_handle(stream.handle()).unwrap(), &kernel, &x, (2, 1)).unwrap();
     let ready = end_capture(stream.handle());
@@ -93,6 +93,6 @@ fn s7_code_that_a_graph_may_run_stays_loaded() {
     // Enough launches that unused code is unloaded.
     (0..300).for_each(|_| drop(mad(&gpu)));
     (0..3).for_each(|_| run(ready, stream.handle()));
-    stream.synchronize(&Patient).unwrap();
+    stream.synchronize(&Uninterruptible).unwrap();
     assert_eq!(values(&x)[..3], [15; 3]);
 }

@@ -10,7 +10,7 @@
 use octants_artifact::{
     Artifact, Bound, ParallelMeta, ScalarKind, Site, SiteKind, SitePart, TaskMeta, graph_of_groups,
 };
-use octants_runtime::{Buffer, LoadedKernel, Patient, Pointer, Result, Stream};
+use octants_runtime::{Buffer, LoadedKernel, Pointer, Result, Stream, Uninterruptible};
 
 use super::Gpu;
 use crate::vendor;
@@ -96,7 +96,7 @@ pub fn nameless() -> Artifact {
 pub fn launch_slow(stream: &Stream, kernel: &LoadedKernel, x: &Buffer, ns: u64, (a, b): (i32, i32)) -> Result<()> {
     let slots = [x.ptr()?, x.bytes() / 4, ns, a as u32 as u64, b as u32 as u64];
     // SAFETY: the buffer lives, and has that many numbers.
-    unsafe { stream.launch(kernel, &slots, &Patient) }.map(|_| ())
+    unsafe { stream.launch(kernel, &slots, &Uninterruptible) }.map(|_| ())
 }
 
 /// Queues `x[i] = x[i] * a + b`.

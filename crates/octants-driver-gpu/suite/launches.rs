@@ -1,6 +1,6 @@
 //! Code is loaded and launched with the right arguments, grids, results and messages.
 
-use octants_runtime::{ErrorKind, Patient};
+use octants_runtime::{ErrorKind, Uninterruptible};
 
 use super::kernels::{
     answer, artifact, launch, launch_slow, mad, mad_as, mad_in_groups, nameless, parallel, speak, sum,
@@ -29,7 +29,7 @@ fn a_loop_of_no_iterations_is_not_launched() {
     let Some(gpu) = Gpu::open() else { return };
     let (kernel, x) = (mad(&gpu), gpu.numbers(4));
     // SAFETY: the buffer lives; the kernel looks at none of it.
-    unsafe { gpu.device.default_stream().launch(&kernel, &[x.ptr().unwrap(), 0, 0, 1, 7], &Patient) }.unwrap();
+    unsafe { gpu.device.default_stream().launch(&kernel, &[x.ptr().unwrap(), 0, 0, 1, 7], &Uninterruptible) }.unwrap();
     assert_eq!(values(&x), [0; 4]);
 }
 
@@ -40,7 +40,7 @@ fn results_come_back() {
     let stream = gpu.device.create_stream(0).unwrap();
     for n in 1..100u64 {
         // SAFETY: the kernel takes a number.
-        let results = unsafe { stream.launch(&kernel, &[n], &Patient) }.unwrap().unwrap();
+        let results = unsafe { stream.launch(&kernel, &[n], &Uninterruptible) }.unwrap().unwrap();
         assert_eq!(results.slots(), [n + 1]);
     }
 }
@@ -53,7 +53,7 @@ fn more_arguments_than_travel_by_value_are_read_from_memory() {
     for first in [1, 2] {
         let slots: Vec<u64> = [x.ptr().unwrap(), count].into_iter().chain(first..first + count).collect();
         // SAFETY: the buffer lives.
-        unsafe { gpu.device.default_stream().launch(&kernel, &slots, &Patient) }.unwrap();
+        unsafe { gpu.device.default_stream().launch(&kernel, &slots, &Uninterruptible) }.unwrap();
         assert_eq!(values(&x), [(first..first + count).sum::<u64>() as i32]);
     }
 }
@@ -64,7 +64,7 @@ fn s11_groups_run_side_by_side_between_what_comes_before_and_after() {
     let (one, many) = (mad(&gpu), mad_in_groups(&gpu, &[Some(0), Some(1), Some(2), Some(3)]));
     let (stream, x, y) = (gpu.device.create_stream(0).unwrap(), gpu.numbers(64), gpu.numbers(64));
     launch(&stream, &many, &y, (1, 0)).unwrap();
-    stream.synchronize(&Patient).unwrap();
+    stream.synchronize(&Uninterruptible).unwrap();
     let start = std::time::Instant::now();
     // All groups store the same value. They must run after the first launch and before the last.
     launch_slow(&stream, &one, &x, 20 * MS, (0, 5)).unwrap();
@@ -92,7 +92,7 @@ fn tasks_that_are_launched_as_one_do_what_they_do_one_by_one() {
     launch_slow(default, &mad(&gpu), &gpu.numbers(64), 100 * MS, (1, 0)).unwrap();
     (0..5).for_each(|_| launch(default, &fresh, &y, (1, 0)).unwrap());
     assert!(!default.query().unwrap());
-    gpu.device.synchronize(&Patient).unwrap();
+    gpu.device.synchronize(&Uninterruptible).unwrap();
     let after = |v: i32, b: i32| (0..3).fold(v, |v, _| v.wrapping_mul(2).wrapping_add(b));
     let mut expected = [0; 2];
     for round in 1..=20 {
@@ -100,12 +100,12 @@ fn tasks_that_are_launched_as_one_do_what_they_do_one_by_one() {
         for array in [&x, &x, &y, &empty] {
             launch(default, &kernel, array, (2, round)).unwrap();
         }
-        other.wait_for(default, &Patient).unwrap();
+        other.wait_for(default, &Uninterruptible).unwrap();
         launch(&other, &kernel, &x, (2, 1)).unwrap();
-        default.wait_for(&other, &Patient).unwrap();
+        default.wait_for(&other, &Uninterruptible).unwrap();
         if round % 4 == 0 {
             // A graph is created on an idle stream.
-            default.synchronize(&Patient).unwrap();
+            default.synchronize(&Uninterruptible).unwrap();
         }
         expected = [after(after(after(expected[0], round), round), 1), after(expected[1], round)];
     }
@@ -139,13 +139,13 @@ fn s21_kernels_speak() {
     let stream = gpu.device.create_stream(0).unwrap();
     for n in [3u64, 4] {
         // SAFETY: the kernel takes a number.
-        unsafe { stream.launch(&kernel, &[n], &Patient) }.unwrap();
-        let error = stream.synchronize(&Patient).unwrap_err();
+        unsafe { stream.launch(&kernel, &[n], &Uninterruptible) }.unwrap();
+        let error = stream.synchronize(&Uninterruptible).unwrap_err();
         let ErrorKind::Assertion(failure) = error.kind() else { panic!("{error}") };
         assert_eq!(failure.message, format!("failed with {n}\n"));
         assert_eq!(std::mem::take(&mut *gpu.printed.lock().unwrap()), format!("said {n}\n"));
     }
-    stream.synchronize(&Patient).unwrap();
+    stream.synchronize(&Uninterruptible).unwrap();
 }
 
 #[test]

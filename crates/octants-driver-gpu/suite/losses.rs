@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use octants_runtime::Patient;
+use octants_runtime::Uninterruptible;
 
 use super::kernels::{answer, launch, mad};
 use super::{Gpu, values};
@@ -36,15 +36,16 @@ fn child_with_an_illegal_address() {
     launch(&other, &fine, &x, (1, 1)).unwrap();
     assert_eq!(values(&x), [1; 4]);
     // SAFETY: the kernel does what it must not, which is the point.
-    let error = unsafe { stream.launch(&bad, &[0], &Patient) }.unwrap_err().to_string();
+    let error = unsafe { stream.launch(&bad, &[0], &Uninterruptible) }.unwrap_err().to_string();
     for part in [vendor::ILLEGAL_ADDRESS, "code 700", "`answer`", "waiting for a stream", "restart"] {
         assert!(error.contains(part), "{part}: {error}");
     }
     assert!(!error.contains("`mad`"), "that ran on another stream: {error}");
-    let again = launch(&other, &fine, &x, (1, 1)).and_then(|()| other.synchronize(&Patient)).unwrap_err().to_string();
+    let again =
+        launch(&other, &fine, &x, (1, 1)).and_then(|()| other.synchronize(&Uninterruptible)).unwrap_err().to_string();
     assert!(again.contains("lost to this process") && again.contains("code 700"), "{again}");
     assert!(gpu.device.allocate(64).unwrap_err().to_string().contains("lost"));
-    assert!(gpu.device.close(&Patient).is_err());
+    assert!(gpu.device.close(&Uninterruptible).is_err());
     vendor::faults();
     drop((fine, bad, x, stream, other, gpu));
 }

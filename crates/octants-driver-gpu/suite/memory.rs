@@ -1,7 +1,7 @@
 //! Memory is zeroed, ordered with work and freed. Running out of it is an error.
 
 use octants_driver_gpu::GpuConfig;
-use octants_runtime::{Driver, ErrorKind, HostArray, Patient};
+use octants_runtime::{Driver, ErrorKind, HostArray, Uninterruptible};
 
 use super::kernels::{launch, launch_slow, mad};
 use super::{ALONE, Gpu, MS, values};
@@ -40,7 +40,7 @@ fn s18_memory_that_is_dropped_is_used_by_others_only_when_its_work_is_done() {
             drop(x);
             let new: Vec<_> = (0..8).map(|_| gpu.numbers(1 << 16)).collect();
             new.iter().for_each(|y| launch(&fast, &kernel, y, (1, 1)).unwrap());
-            slow.synchronize(&Patient).unwrap();
+            slow.synchronize(&Uninterruptible).unwrap();
             assert!(new.iter().all(|y| values(y).iter().all(|&v| v == 1)));
         }
     });
@@ -54,9 +54,9 @@ fn s16_host_memory_comes_and_goes() {
             let numbers: Vec<i32> = (0..n as i32).collect();
             let bytes: Vec<u8> = numbers.iter().flat_map(|v| v.to_ne_bytes()).collect();
             let (x, y) = (gpu.numbers(n as u64), gpu.numbers(n as u64));
-            stream.upload(&x, 0, &bytes, &Patient).unwrap();
+            stream.upload(&x, 0, &bytes, &Uninterruptible).unwrap();
             launch(&stream, &kernel, &x, (2, 1)).unwrap();
-            stream.copy(&y, 0, &x, 0, bytes.len() as u64, &Patient).unwrap();
+            stream.copy(&y, 0, &x, 0, bytes.len() as u64, &Uninterruptible).unwrap();
             assert!(values(&y).iter().zip(&numbers).all(|(v, k)| *v == 2 * k + 1));
             // The host's own array, staged.
             let array = HostArray {
@@ -67,7 +67,8 @@ fn s16_host_memory_comes_and_goes() {
                 gaps: false,
             };
             // SAFETY: the array lives and has that many numbers.
-            unsafe { stream.launch_with(&kernel, &[array.low, n as u64, 0, 3, 2], &[array], &Patient) }.unwrap();
+            unsafe { stream.launch_with(&kernel, &[array.low, n as u64, 0, 3, 2], &[array], &Uninterruptible) }
+                .unwrap();
             assert!(std::hint::black_box(&numbers).iter().enumerate().all(|(k, v)| *v == 3 * k as i32 + 2));
         }
     });
@@ -77,7 +78,7 @@ fn s16_host_memory_comes_and_goes() {
 fn fills_reach_every_element() {
     both(|gpu| {
         let x = gpu.numbers(1_000_003);
-        gpu.device.default_stream().fill(&x, 4, &7i32.to_ne_bytes(), 1_000_001, &Patient).unwrap();
+        gpu.device.default_stream().fill(&x, 4, &7i32.to_ne_bytes(), 1_000_001, &Uninterruptible).unwrap();
         let got = values(&x);
         assert!(got[0] == 0 && got[1_000_002] == 0 && got[1..1_000_002].iter().all(|&v| v == 7));
     });
@@ -140,7 +141,7 @@ fn programs_that_come_and_go_leave_nothing_behind() {
             launch(stream, &kernel, &x, (1, 1)).unwrap();
             event.record(stream).unwrap();
         }
-        gpu.device.close(&Patient).unwrap();
+        gpu.device.close(&Uninterruptible).unwrap();
         Some(())
     };
     // The first ones create permanent objects.

@@ -24,7 +24,7 @@ mod stress;
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use octants_driver_gpu::{GpuConfig, GpuDriver};
-use octants_runtime::{Buffer, Device, DeviceConfig, Patient};
+use octants_runtime::{Buffer, Device, DeviceConfig, Uninterruptible};
 
 use crate::vendor;
 
@@ -94,7 +94,7 @@ impl Gpu {
 impl Drop for Gpu {
     fn drop(&mut self) {
         // The test has checked its failure.
-        let _ = self.device.close(&Patient);
+        let _ = self.device.close(&Uninterruptible);
         if !std::thread::panicking() {
             assert_eq!(vendor::faults(), "");
         }
@@ -104,6 +104,6 @@ impl Drop for Gpu {
 /// The i32 numbers in a buffer, after the work that writes them.
 pub fn values(buffer: &Buffer) -> Vec<i32> {
     let mut bytes = vec![0; buffer.bytes() as usize];
-    buffer.read(0, &mut bytes, &Patient).unwrap();
+    buffer.read(0, &mut bytes, &Uninterruptible).unwrap();
     bytes.chunks_exact(4).map(|b| i32::from_ne_bytes(b.try_into().unwrap())).collect()
 }

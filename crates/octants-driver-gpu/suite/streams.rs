@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use octants_driver_gpu::GpuConfig;
-use octants_runtime::Patient;
+use octants_runtime::Uninterruptible;
 
 use super::kernels::{launch, launch_slow, mad};
 use super::{Gpu, MS, ms_since, values};
@@ -24,11 +24,11 @@ fn a_launch_returns_before_its_work_is_done() {
     let Some(gpu) = Gpu::open_alone() else { return };
     let (kernel, x, stream) = (mad(&gpu), gpu.numbers(1), gpu.device.create_stream(0).unwrap());
     launch(&stream, &kernel, &x, (1, 0)).unwrap();
-    stream.synchronize(&Patient).unwrap();
+    stream.synchronize(&Uninterruptible).unwrap();
     let start = Instant::now();
     launch_slow(&stream, &kernel, &x, 100 * MS, (0, 1)).unwrap();
     assert!(!stream.query().unwrap());
-    stream.synchronize(&Patient).unwrap();
+    stream.synchronize(&Uninterruptible).unwrap();
     assert!(stream.query().unwrap() && ms_since(start) >= 99);
 }
 
@@ -40,12 +40,12 @@ fn streams_run_side_by_side() {
     for (stream, x) in &all {
         launch(stream, &kernel, x, (1, 0)).unwrap();
     }
-    gpu.device.synchronize(&Patient).unwrap();
+    gpu.device.synchronize(&Uninterruptible).unwrap();
     let start = Instant::now();
     for (stream, x) in &all {
         launch_slow(stream, &kernel, x, 40 * MS, (0, 1)).unwrap();
     }
-    gpu.device.synchronize(&Patient).unwrap();
+    gpu.device.synchronize(&Uninterruptible).unwrap();
     // Far more than the 40 ms that they take concurrently, because some may start late on a busy machine.
     let took = ms_since(start);
     assert!(took < 16 * 40 / 2, "16 kernels of 40 ms take {took} ms");
@@ -63,19 +63,19 @@ fn events_order_streams_and_tell_the_time() {
         before.record(&a).unwrap();
         launch_slow(&a, &kernel, &x, 30 * MS, (1, 2)).unwrap();
         after.record(&a).unwrap();
-        after.wait(&b, &Patient).unwrap();
+        after.wait(&b, &Uninterruptible).unwrap();
         launch(&b, &kernel, &x, (10, 1)).unwrap();
         assert!(!after.query().unwrap());
         assert!(values(&x).iter().all(|&v| v == 21));
-        a.wait_for(&b, &Patient).unwrap();
-        let ms = before.elapsed_ms(&after, &Patient).unwrap() / vendor::PACE as f64;
+        a.wait_for(&b, &Uninterruptible).unwrap();
+        let ms = before.elapsed_ms(&after, &Uninterruptible).unwrap() / vendor::PACE as f64;
         // At most the time that has passed on the host, with a tolerance for the difference of the clocks.
         let passed = ms_since(start) as f64 + 1.0;
         assert!((29.0..passed).contains(&ms), "{ms} of {passed} ms");
     }
     let untimed = gpu.device.create_event(false).unwrap();
     untimed.record(&a).unwrap();
-    assert!(before.elapsed_ms(&untimed, &Patient).is_err());
+    assert!(before.elapsed_ms(&untimed, &Uninterruptible).is_err());
 }
 
 #[test]
@@ -90,8 +90,8 @@ fn s7_the_default_stream_and_the_null_stream_of_other_libraries_are_in_step() {
         launch_slow(&null, &kernel, &x, 10 * MS, (1, 2)).unwrap();
         launch_slow(own, &kernel, &x, 10 * MS, (10, 1)).unwrap();
         launch(&null, &kernel, &x, (10, 3)).unwrap();
-        own.synchronize(&Patient).unwrap();
-        null.synchronize(&Patient).unwrap();
+        own.synchronize(&Uninterruptible).unwrap();
+        null.synchronize(&Uninterruptible).unwrap();
         assert!(values(&x).iter().all(|&v| v == 213));
     }
 }
@@ -112,9 +112,9 @@ fn s6_what_belongs_to_an_ended_program_says_so() {
     let (kernel, x, stream) = (mad(&gpu), gpu.numbers(4), gpu.device.create_stream(0).unwrap());
     let event = gpu.device.create_event(false).unwrap();
     launch_slow(&stream, &kernel, &x, 5 * MS, (1, 1)).unwrap();
-    gpu.device.close(&Patient).unwrap();
+    gpu.device.close(&Uninterruptible).unwrap();
     assert!(launch(&stream, &kernel, &x, (1, 1)).unwrap_err().to_string().contains("program that has ended"));
-    assert!(stream.synchronize(&Patient).is_err() && event.record(&stream).is_err());
+    assert!(stream.synchronize(&Uninterruptible).is_err() && event.record(&stream).is_err());
     // Everything is released at the end.
     drop((kernel, x, stream, event));
 }
@@ -127,7 +127,7 @@ fn s7_a_call_on_a_stream_of_someone_else_does_not_wait() {
     let (kernel, x, dropped) = (mad(&gpu), gpu.numbers(100), gpu.numbers(100));
     let named = || gpu.device.stream_from_handle(stream.handle()).unwrap();
     launch(&named(), &kernel, &x, (1, 0)).unwrap();
-    gpu.device.synchronize(&Patient).unwrap();
+    gpu.device.synchronize(&Uninterruptible).unwrap();
     launch_slow(&named(), &kernel, &x, 100 * MS, (1, 2)).unwrap();
     launch(&named(), &kernel, &x, (10, 1)).unwrap();
     launch(&named(), &kernel, &dropped, (10, 1)).unwrap();
@@ -137,5 +137,5 @@ fn s7_a_call_on_a_stream_of_someone_else_does_not_wait() {
     drop(stream);
     drop(theirs);
     assert!(values(&x).iter().all(|&v| v == 21));
-    gpu.device.synchronize(&Patient).unwrap();
+    gpu.device.synchronize(&Uninterruptible).unwrap();
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use octants_driver_gpu::GpuConfig;
-use octants_runtime::{LoadedKernel, Patient};
+use octants_runtime::{LoadedKernel, Uninterruptible};
 
 use super::kernels::{launch, mad, mad_in_groups};
 use super::{Gpu, values};
@@ -33,7 +33,7 @@ fn s22_eight_threads_with_streams_of_their_own() {
             scope.spawn(move || work(shared, thread));
         }
     });
-    gpu.device.synchronize(&Patient).unwrap();
+    gpu.device.synchronize(&Uninterruptible).unwrap();
     let stats = gpu.device.stream_pool_stats();
     assert_eq!(stats.in_use, 0);
     assert!(stats.created <= THREADS as u64, "{stats:?}");
@@ -55,7 +55,7 @@ fn work(shared: &Shared<'_>, thread: i32) {
         for step in 0..20 {
             let stream = &streams[(round + step) % 4];
             if step > 0 {
-                event.wait(stream, &Patient).unwrap();
+                event.wait(stream, &Uninterruptible).unwrap();
             }
             let (a, b) = (step as i32 % 3, thread + 1);
             launch(stream, &shared.plain, &x, (a, b)).unwrap();
@@ -84,7 +84,7 @@ fn begin_and_end() {
     let own = Gpu::open_as(&GpuConfig::default()).unwrap();
     let (kernel, x, stream) = (mad(&own), own.numbers(5000), own.device.create_stream(0).unwrap());
     (0..3).for_each(|_| launch(&stream, &kernel, &x, (1, 1)).unwrap());
-    own.device.close(&Patient).unwrap();
+    own.device.close(&Uninterruptible).unwrap();
     let error = launch(&stream, &kernel, &x, (1, 1)).unwrap_err().to_string();
     assert!(error.contains("program that has ended"), "{error}");
 }
@@ -105,7 +105,7 @@ fn a_program_ends_while_threads_launch() {
         }
         ready.wait();
         std::thread::sleep(Duration::from_millis(10));
-        gpu.device.close(&Patient).unwrap();
+        gpu.device.close(&Uninterruptible).unwrap();
     });
 }
 
@@ -116,7 +116,7 @@ fn launches_cost_microseconds() {
     let stream = gpu.device.create_stream(0).unwrap();
     let mut best = f64::MAX;
     for _ in 0..20 {
-        stream.synchronize(&Patient).unwrap();
+        stream.synchronize(&Uninterruptible).unwrap();
         let start = Instant::now();
         (0..500).for_each(|_| launch(&stream, &kernel, &x, (1, 1)).unwrap());
         best = best.min(start.elapsed().as_secs_f64() / 500.0);

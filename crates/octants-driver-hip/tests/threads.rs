@@ -14,7 +14,7 @@ use octants_codegen_llvm::{CodegenOptions, compile, target_info};
 use octants_driver_gpu::GpuConfig;
 use octants_interpreter::{Grid, Interpreter, Leaf, Memory};
 use octants_ir::{ArgLayout, BufferId, Program, ScheduleOptions, assert_program};
-use octants_runtime::{Device, DeviceConfig, Patient, Pointer};
+use octants_runtime::{Device, DeviceConfig, Pointer, Uninterruptible};
 use octants_schedule::schedule_program;
 
 const THREADS: u32 = 128;
@@ -121,15 +121,15 @@ fn launch(p: &Program, device: &Device, memory: &Memory) -> Vec<u8> {
     let arrays = [0, 1].map(|b| {
         let bytes = memory.bytes(BufferId(b));
         let array = device.allocate(bytes.len() as u64).unwrap();
-        array.write(0, bytes, &Patient).unwrap();
+        array.write(0, bytes, &Uninterruptible).unwrap();
         slots[slot(b) as usize] = array.ptr().unwrap();
         slots[slot(b) as usize + 1] = u64::from(THREADS * BLOCKS);
         array
     });
     // SAFETY: the arrays live, and are as large as the slots say.
-    unsafe { device.default_stream().launch(&kernel, &slots, &Patient) }.unwrap();
+    unsafe { device.default_stream().launch(&kernel, &slots, &Uninterruptible) }.unwrap();
     let mut bytes = vec![0; arrays[1].bytes() as usize];
-    arrays[1].read(0, &mut bytes, &Patient).unwrap();
+    arrays[1].read(0, &mut bytes, &Uninterruptible).unwrap();
     bytes
 }
 
@@ -152,7 +152,7 @@ fn check(programs: &[(String, Program)]) {
             wrong.push(format!("{what}: byte {at:?} differs\n{p}"));
         }
     }
-    device.close(&Patient).unwrap();
+    device.close(&Uninterruptible).unwrap();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert_eq!(vendor::faults(), "");
 }

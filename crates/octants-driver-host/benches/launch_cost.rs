@@ -14,7 +14,7 @@ use hand_made::{artifact, device, parallel, serial};
 use octants_driver_host::linker::Linker;
 use octants_driver_host::pool::Pool;
 use octants_driver_host::{HostConfig, HostDriver};
-use octants_runtime::{Device, DeviceConfig, Patient, Pointer};
+use octants_runtime::{Device, DeviceConfig, Pointer, Uninterruptible};
 
 fn measure(name: &str, times: u32, mut work: impl FnMut()) {
     let round = || {
@@ -52,24 +52,26 @@ fn main() {
         let nothing = device.load(&artifact(0, vec![serial("nothing")])).unwrap();
         // SAFETY: in all launches below the address is that of 64 MiB, more than the counts need.
         measure("serial task, no arguments", 200_000, || {
-            drop(unsafe { stream.launch(&nothing, &[], &Patient) }.unwrap())
+            drop(unsafe { stream.launch(&nothing, &[], &Uninterruptible) }.unwrap())
         });
         let mut known = parallel("nothing", "count_arg1", 1.0);
         known.parallel.as_mut().unwrap().count = Some(16);
         let small = device.load(&artifact(0, vec![known.clone()])).unwrap();
         measure("small parallel task, no arguments", 200_000, || {
-            drop(unsafe { stream.launch(&small, &[], &Patient) }.unwrap())
+            drop(unsafe { stream.launch(&small, &[], &Uninterruptible) }.unwrap())
         });
         let ten = device.load(&artifact(0, vec![known; 10])).unwrap();
-        measure("ten small parallel tasks", 50_000, || drop(unsafe { stream.launch(&ten, &[], &Patient) }.unwrap()));
+        measure("ten small parallel tasks", 50_000, || {
+            drop(unsafe { stream.launch(&ten, &[], &Uninterruptible) }.unwrap())
+        });
         let three = device.load(&artifact(2, vec![parallel("increment", "count_arg1", 0.2)])).unwrap();
         measure("16 increments, count computed", 200_000, || {
-            drop(unsafe { stream.launch(&three, &[address, 16], &Patient) }.unwrap());
+            drop(unsafe { stream.launch(&three, &[address, 16], &Uninterruptible) }.unwrap());
         });
         for count in [20_000u64, 40_000, 80_000, 200_000, 1_000_000, 16_000_000] {
             let times = (40_000_000 / count).clamp(5, 2000) as u32;
             measure(&format!("{count} increments"), times, || {
-                drop(unsafe { stream.launch(&three, &[address, count], &Patient) }.unwrap());
+                drop(unsafe { stream.launch(&three, &[address, count], &Uninterruptible) }.unwrap());
             });
         }
     }
@@ -88,20 +90,22 @@ fn main() {
             let start = Instant::now();
             for _ in 0..500 {
                 // SAFETY: as above.
-                drop(unsafe { stream.launch(kernel, args, &Patient) }.unwrap());
+                drop(unsafe { stream.launch(kernel, args, &Uninterruptible) }.unwrap());
             }
             rounds.push(start.elapsed().as_nanos() as f64 / 500.0);
-            stream.synchronize(&Patient).unwrap();
+            stream.synchronize(&Uninterruptible).unwrap();
         }
         rounds.sort_by(f64::total_cmp);
         println!("{name:<58} {:>12.1} ns   median {:>12.1}", rounds[0], rounds[200]);
     }
     println!("-- pool of 2");
     let pool = Pool::new(2);
-    measure("job of two empty chunks, threads awake", 20_000, || pool.run(2, 1, 2, &Patient, &|_, _| ()).unwrap());
+    measure("job of two empty chunks, threads awake", 20_000, || {
+        pool.run(2, 1, 2, &Uninterruptible, &|_, _| ()).unwrap()
+    });
     measure("the same after a pause of 200 us (with the pause)", 500, || {
         std::thread::sleep(std::time::Duration::from_micros(200));
-        pool.run(2, 1, 2, &Patient, &|_, _| ()).unwrap();
+        pool.run(2, 1, 2, &Uninterruptible, &|_, _| ()).unwrap();
     });
     measure("the pause alone", 500, || std::thread::sleep(std::time::Duration::from_micros(200)));
 }

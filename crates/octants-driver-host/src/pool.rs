@@ -313,7 +313,7 @@ impl Shared {
 mod tests {
     use std::sync::Mutex;
 
-    use octants_runtime::Patient;
+    use octants_runtime::Uninterruptible;
 
     use super::*;
 
@@ -324,7 +324,7 @@ mod tests {
                 seen[i as usize].fetch_add(1, Ordering::Relaxed);
             }
         };
-        pool.run(count, chunk, width, &Patient, &body).unwrap();
+        pool.run(count, chunk, width, &Uninterruptible, &body).unwrap();
         assert!(seen.iter().all(|s| s.load(Ordering::Relaxed) == 1), "{count} {chunk} {width}");
     }
 
@@ -351,7 +351,7 @@ mod tests {
                 calls.fetch_add(1, Ordering::Relaxed);
                 sum.fetch_add(ranges.map(|(b, e)| (b..e).sum::<u64>()).sum(), Ordering::Relaxed);
             };
-            pool.share(1001, 10, 4, &Patient, &body).unwrap();
+            pool.share(1001, 10, 4, &Uninterruptible, &body).unwrap();
             assert!((1..=u64::from(threads)).contains(&calls.into_inner()));
             assert_eq!(sum.into_inner(), 1001 * 1000 / 2);
         }
@@ -374,8 +374,8 @@ mod tests {
         let inner = |b: u64, e: u64| {
             total.fetch_add(e - b, Ordering::Relaxed);
         };
-        let outer = |b: u64, e: u64| (b..e).for_each(|_| pool.run(100, 5, 4, &Patient, &inner).unwrap());
-        pool.run(64, 1, 4, &Patient, &outer).unwrap();
+        let outer = |b: u64, e: u64| (b..e).for_each(|_| pool.run(100, 5, 4, &Uninterruptible, &inner).unwrap());
+        pool.run(64, 1, 4, &Uninterruptible, &outer).unwrap();
         assert_eq!(total.into_inner(), 6400);
     }
 
@@ -389,7 +389,7 @@ mod tests {
         };
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(|_| ()));
-        let end = pool.run(100, 1, 4, &Patient, &body);
+        let end = pool.run(100, 1, 4, &Uninterruptible, &body);
         std::panic::set_hook(hook);
         assert!(matches!(end, Err(Stopped::Panicked(text)) if text.contains("thirty")));
         assert_eq!(runs.into_inner(), 100);
@@ -418,7 +418,7 @@ mod tests {
                 threads.lock().unwrap().insert(thread::current().id());
                 thread::sleep(Duration::from_millis(2));
             };
-            pool.run(40, 1, 2, &Patient, &body).unwrap();
+            pool.run(40, 1, 2, &Uninterruptible, &body).unwrap();
             threads.into_inner().unwrap().len() == 2
         };
         // A busy machine may keep the other thread from waking in time, but not repeatedly.

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use octants_artifact::{Bound, HostContext, HostCount, ParallelMeta, iterations};
 use octants_runtime::{
-    Caller, CheckpointWords, DevicePtr, ErrorKind, Failure, Failures, KernelMeta, Launch, Patient, Printer, Result,
+    Caller, CheckpointWords, DevicePtr, ErrorKind, Failure, Failures, KernelMeta, Launch, Printer, Result,
+    Uninterruptible,
 };
 
 use crate::copies::Set;
@@ -228,7 +229,7 @@ impl LoadedTask {
             HostContext { copies: used.as_ptr().cast(), copy_count: used.len() as u64, ..shared.get().clone() };
         let listed = Shared(&listed);
         // SAFETY: the contract; no thread writes to the copies any more.
-        pool.run(parts, 1, width, &Patient, &|begin, end| unsafe {
+        pool.run(parts, 1, width, &Uninterruptible, &|begin, end| unsafe {
             (begin..end).for_each(|part| self.merge((part, parts), launch.args, listed.get()));
         })?;
         pool.copies().release(set);
@@ -424,7 +425,7 @@ impl QueuedTask {
 
     /// Whether it was measured to be short.
     pub fn is_short(&self) -> bool {
-        self.with(&Patient, |task, launch| {
+        self.with(&Uninterruptible, |task, launch| {
             let count = match &task.kind {
                 Kind::Serial => 1,
                 // SAFETY: as in `run`.
@@ -437,7 +438,7 @@ impl QueuedTask {
     /// For a schedule that runs the task piece by piece: the number of its iterations, and the multiples of which
     /// pieces consist. `None` if it runs as a whole.
     pub fn pieces(&self) -> Option<(u64, u64)> {
-        self.with(&Patient, |task, launch| {
+        self.with(&Uninterruptible, |task, launch| {
             let Kind::Parallel { count, shape, .. } = &task.kind else { return None };
             let unit = shape.unit().filter(|_| !launch.failures.any())?;
             // SAFETY: as in `run`.

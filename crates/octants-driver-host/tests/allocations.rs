@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hand_made::{artifact, parallel, serial};
 use octants_driver_host::{HostConfig, HostDriver};
-use octants_runtime::{Device, DeviceConfig, Patient, Pointer};
+use octants_runtime::{Device, DeviceConfig, Pointer, Uninterruptible};
 
 struct Counting;
 
@@ -48,13 +48,13 @@ fn s24_launches_allocate_nothing_once_they_have_run_before() {
             for _ in 0..30 {
                 // SAFETY: the buffer has as many elements.
                 unsafe {
-                    stream.launch(&increment, &args, &Patient).unwrap();
-                    stream.launch(&nothing, &[], &Patient).unwrap();
-                    device.default_stream().launch(&nothing, &[], &Patient).unwrap();
+                    stream.launch(&increment, &args, &Uninterruptible).unwrap();
+                    stream.launch(&nothing, &[], &Uninterruptible).unwrap();
+                    device.default_stream().launch(&nothing, &[], &Uninterruptible).unwrap();
                 }
             }
-            stream.synchronize(&Patient).unwrap();
-            device.default_stream().synchronize(&Patient).unwrap();
+            stream.synchronize(&Uninterruptible).unwrap();
+            device.default_stream().synchronize(&Uninterruptible).unwrap();
         };
         // A queue grows to the work it has held at one time, which differs from round to round.
         (0..50).for_each(|_| round());

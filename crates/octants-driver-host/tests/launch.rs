@@ -10,11 +10,11 @@ use std::sync::{Arc, OnceLock};
 use hand_made::{artifact, compile, device, ints, parallel, serial};
 use octants_artifact::{ScalarKind, TaskMeta};
 use octants_driver_host::{HostConfig, HostDriver};
-use octants_runtime::{Caller, Device, DeviceConfig, ErrorKind, LoadedKernel, Patient, Results};
+use octants_runtime::{Caller, Device, DeviceConfig, ErrorKind, LoadedKernel, Results, Uninterruptible};
 
 fn launch(device: &Device, kernel: &LoadedKernel, args: &[u64]) -> octants_runtime::Result<Option<Results>> {
     // SAFETY: tests pass addresses of buffers that live, with their extents.
-    unsafe { device.default_stream().launch(kernel, args, &Patient) }
+    unsafe { device.default_stream().launch(kernel, args, &Uninterruptible) }
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn denormals_are_zero_for_code_that_asks_for_it_and_for_nobody_else() {
             let kernel = device.load(&artifact(2, vec![task.clone()])).unwrap();
             let buffer = device.allocate(4 * n).unwrap();
             let small: Vec<u8> = (0..n).flat_map(|_| 1e-20f32.to_ne_bytes()).collect();
-            device.default_stream().write(&buffer, 0, &small, &Patient).unwrap();
+            device.default_stream().write(&buffer, 0, &small, &Uninterruptible).unwrap();
             launch(&device, &kernel, &[buffer.ptr().unwrap(), n]).unwrap();
             ints(&device, &buffer, n as usize)
         };
@@ -83,7 +83,7 @@ fn one_thread_runs_the_code_without_atomics() {
         let buffer = device.allocate(16).unwrap();
         launch(&device, &kernel, &[buffer.ptr().unwrap(), n]).unwrap();
         let mut bytes = [0; 16];
-        device.default_stream().read(&buffer, 0, &mut bytes, &Patient).unwrap();
+        device.default_stream().read(&buffer, 0, &mut bytes, &Uninterruptible).unwrap();
         let at = |i: usize| i64::from_ne_bytes(bytes[i..i + 8].try_into().unwrap());
         assert_eq!(at(0), (n * (n - 1) / 2) as i64);
         at(8)
@@ -117,7 +117,7 @@ fn a_failed_assertion_is_reported_once_and_other_iterations_go_on() {
     let i: i64 = failure.message.strip_prefix("bad i: ").unwrap().parse().unwrap();
     assert_eq!(i % 100, 0);
     assert_eq!(ints(&device, &buffer, n).iter().filter(|&&x| x == 0).count(), n / 100);
-    device.synchronize(&Patient).unwrap();
+    device.synchronize(&Uninterruptible).unwrap();
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn threads_that_launch_at_once_are_kept_in_order() {
     });
     let expected: u64 = [10u64, 100, 50_000, 7, 9_000, 30].iter().map(|n| 300 * (n * (n - 1) / 2)).sum();
     let mut bytes = [0; 8];
-    device.default_stream().read(&buffer, 0, &mut bytes, &Patient).unwrap();
+    device.default_stream().read(&buffer, 0, &mut bytes, &Uninterruptible).unwrap();
     assert_eq!(u64::from_ne_bytes(bytes), expected);
 }
 
@@ -278,15 +278,15 @@ fn objects_of_a_closed_device_are_refused() {
     let args = [buffer.ptr().unwrap(), 10];
     assert!(matches!(launch(&new, &kernel, &args).unwrap_err().kind(), ErrorKind::ForeignDevice { .. }));
     assert_eq!(old.bytes_in_use(), (1 << 20) + 64);
-    old.close(&Patient).unwrap();
-    old.close(&Patient).unwrap();
+    old.close(&Uninterruptible).unwrap();
+    old.close(&Uninterruptible).unwrap();
     // Closing releases all memory that is not pinned.
     assert_eq!(old.bytes_in_use(), 64);
     assert!(!buffer.alive() && !kernel.alive() && !old.alive());
     let gone = |e: octants_runtime::DeviceError| assert!(matches!(e.kind(), ErrorKind::ProgramGone { .. }), "{e}");
     gone(buffer.ptr().unwrap_err());
-    gone(old.default_stream().read(&buffer, 0, &mut [0], &Patient).unwrap_err());
-    gone(old.default_stream().write(&buffer, 0, &[0], &Patient).unwrap_err());
+    gone(old.default_stream().read(&buffer, 0, &mut [0], &Uninterruptible).unwrap_err());
+    gone(old.default_stream().write(&buffer, 0, &[0], &Uninterruptible).unwrap_err());
     gone(kept.pin().unwrap_err());
     gone(launch(&old, &kernel, &args).unwrap_err());
     gone(launch(&new, &kernel, &args).unwrap_err());
@@ -304,20 +304,20 @@ fn memory_is_checked_and_counted() {
     let error = device.allocate(1 << 60).unwrap_err();
     assert!(error.to_string().starts_with("out of memory: 1024.0 PiB requested on the CPU"), "{error}");
     let buffer = device.allocate(100).unwrap();
-    device.default_stream().write(&buffer, 90, &[7; 10], &Patient).unwrap();
+    device.default_stream().write(&buffer, 90, &[7; 10], &Uninterruptible).unwrap();
     let mut read = [0; 12];
-    device.default_stream().read(&buffer, 88, &mut read, &Patient).unwrap();
+    device.default_stream().read(&buffer, 88, &mut read, &Uninterruptible).unwrap();
     assert_eq!(read, [0, 0, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7]);
     assert!(matches!(
-        device.default_stream().write(&buffer, 91, &[7; 10], &Patient).unwrap_err().kind(),
+        device.default_stream().write(&buffer, 91, &[7; 10], &Uninterruptible).unwrap_err().kind(),
         ErrorKind::OutOfRange { .. }
     ));
     assert!(matches!(
-        device.default_stream().read(&buffer, u64::MAX, &mut read, &Patient).unwrap_err().kind(),
+        device.default_stream().read(&buffer, u64::MAX, &mut read, &Uninterruptible).unwrap_err().kind(),
         ErrorKind::OutOfRange { .. }
     ));
     let empty = device.allocate(0).unwrap();
-    device.default_stream().write(&empty, 0, &[], &Patient).unwrap();
+    device.default_stream().write(&empty, 0, &[], &Uninterruptible).unwrap();
     drop(buffer);
     assert_eq!(device.bytes_in_use(), 0);
     let wrong = device.load(&artifact(2, vec![serial("nothing")])).unwrap();
@@ -340,7 +340,7 @@ fn a_forked_process_launches_without_the_threads_of_its_parent() {
         let child = libc::fork();
         if child == 0 {
             let done = launch(&device, &kernel, &args).is_ok() && ints(&device, &buffer, n).iter().all(|&x| x == 2);
-            let closed = device.close(&Patient).is_ok();
+            let closed = device.close(&Uninterruptible).is_ok();
             libc::_exit(if done && closed { 0 } else { 1 });
         }
         let mut status = 0;

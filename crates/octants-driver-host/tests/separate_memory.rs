@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use hand_made::{artifact, parallel, serial};
 use octants_driver_host::{HostConfig, HostDriver};
-use octants_runtime::{Device, DeviceConfig, ErrorKind, Patient, Pointer};
+use octants_runtime::{Device, DeviceConfig, ErrorKind, Pointer, Uninterruptible};
 
 fn device(schedule: Option<u64>) -> Device {
     let host = HostConfig { max_threads: Some(2), schedule, separate_memory: true, ..HostConfig::default() };
@@ -25,14 +25,17 @@ fn bytes_written_are_read_back_at_any_size_and_place() {
         let sizes = [1, 7, 1 << 20, (1 << 20) + 1, (3 << 20) + 5];
         for (n, offset) in sizes.into_iter().zip([0, 13, 64, 1, 999]) {
             let from: Vec<u8> = (0..n).map(|i| (i % 251) as u8 + 1).collect();
-            buffer.write(offset, &from, &Patient).unwrap();
+            buffer.write(offset, &from, &Uninterruptible).unwrap();
             let mut to = vec![0; n + 1];
-            buffer.read(offset, &mut to, &Patient).unwrap();
+            buffer.read(offset, &mut to, &Uninterruptible).unwrap();
             assert_eq!(to[..n], from);
         }
-        assert!(matches!(buffer.read(5 << 20, &mut [0], &Patient).unwrap_err().kind(), ErrorKind::OutOfRange { .. }));
-        device.close(&Patient).unwrap();
-        assert!(matches!(buffer.write(0, &[1], &Patient).unwrap_err().kind(), ErrorKind::ProgramGone { .. }));
+        assert!(matches!(
+            buffer.read(5 << 20, &mut [0], &Uninterruptible).unwrap_err().kind(),
+            ErrorKind::OutOfRange { .. }
+        ));
+        device.close(&Uninterruptible).unwrap();
+        assert!(matches!(buffer.write(0, &[1], &Uninterruptible).unwrap_err().kind(), ErrorKind::ProgramGone { .. }));
     }
 }
 
@@ -47,23 +50,23 @@ fn s19_copies_wait_for_the_work_that_is_in_the_way_and_for_no_other() {
         let buffer = device.allocate(4000).unwrap();
         let done = device.create_event(false).unwrap();
         // SAFETY: the task reads its argument alone.
-        unsafe { busy.launch(&spin, &[200_000_000], &Patient) }.unwrap();
+        unsafe { busy.launch(&spin, &[200_000_000], &Uninterruptible) }.unwrap();
         done.record(&busy).unwrap();
         for round in 1..20i32 {
             // SAFETY: the buffer lives and has this many elements.
-            unsafe { stream.launch(&increment, &[buffer.ptr().unwrap(), 1000], &Patient) }.unwrap();
+            unsafe { stream.launch(&increment, &[buffer.ptr().unwrap(), 1000], &Uninterruptible) }.unwrap();
             let mut last = [0; 4];
-            buffer.read(3996, &mut last, &Patient).unwrap();
+            buffer.read(3996, &mut last, &Uninterruptible).unwrap();
             assert_eq!(i32::from_ne_bytes(last), round);
-            buffer.write(3992, &(-round).to_ne_bytes(), &Patient).unwrap();
+            buffer.write(3992, &(-round).to_ne_bytes(), &Uninterruptible).unwrap();
         }
         let mut last = [0; 4];
-        buffer.read(3992, &mut last, &Patient).unwrap();
+        buffer.read(3992, &mut last, &Uninterruptible).unwrap();
         assert_eq!(i32::from_ne_bytes(last), -19);
         if schedule.is_none() {
             assert!(!done.query().unwrap(), "a stream that does not use the buffer was waited for");
         }
-        device.close(&Patient).unwrap();
+        device.close(&Uninterruptible).unwrap();
     }
 }
 
@@ -75,10 +78,10 @@ fn an_address_of_the_hosts_is_refused() {
         let kernel = kernel.with_pointers(vec![Pointer { slot: 0, written: true, buffer: None }]);
         let host = [0i32; 10];
         // SAFETY: refused before anything uses it.
-        let end = unsafe { device.default_stream().launch(&kernel, &[host.as_ptr() as u64, 10], &Patient) };
+        let end = unsafe { device.default_stream().launch(&kernel, &[host.as_ptr() as u64, 10], &Uninterruptible) };
         assert!(matches!(end.unwrap_err().kind(), ErrorKind::CompilerBug(what) if what.contains("argument slot 0")));
-        device.default_stream().synchronize(&Patient).unwrap();
+        device.default_stream().synchronize(&Uninterruptible).unwrap();
         assert_eq!(host, [0; 10]);
-        device.close(&Patient).unwrap();
+        device.close(&Uninterruptible).unwrap();
     }
 }

@@ -11,7 +11,7 @@ use hand_made::{artifact, parallel, serial};
 use octants_artifact::TaskMeta;
 use octants_driver_host::{HostConfig, HostDriver};
 use octants_runtime::{
-    Buffer, Caller, Device, DeviceConfig, ErrorKind, HostAccess, LoadedKernel, Patient, Pointer, Stream,
+    Buffer, Caller, Device, DeviceConfig, ErrorKind, HostAccess, LoadedKernel, Pointer, Stream, Uninterruptible,
 };
 
 fn device(schedule: Option<u64>) -> Device {
@@ -27,11 +27,11 @@ fn increment(device: &Device) -> LoadedKernel {
 fn run(stream: &Stream, kernel: &LoadedKernel, buffer: &Buffer) {
     let args = [buffer.ptr().unwrap(), buffer.bytes() / 4];
     // SAFETY: the buffer lives and has this many elements.
-    unsafe { stream.launch(kernel, &args, &Patient) }.unwrap();
+    unsafe { stream.launch(kernel, &args, &Uninterruptible) }.unwrap();
 }
 
 fn values(buffer: &Buffer) -> Vec<i32> {
-    buffer.wait(HostAccess::Read, &Patient).unwrap();
+    buffer.wait(HostAccess::Read, &Uninterruptible).unwrap();
     let pin = buffer.pin().unwrap();
     // SAFETY: pinned, and the work that writes is done.
     unsafe { std::slice::from_raw_parts(pin.ptr() as *const i32, buffer.bytes() as usize / 4) }.to_vec()
@@ -50,7 +50,7 @@ fn s8_work_of_a_stream_is_in_order_and_all_is_done_before_the_host_reads() {
         for b in &buffers {
             assert!(values(b).iter().all(|&v| v == 50));
         }
-        device.close(&Patient).unwrap();
+        device.close(&Uninterruptible).unwrap();
     }
 }
 
@@ -62,21 +62,21 @@ fn s4_events_order_streams_and_a_queue_that_waits_holds_no_thread() {
         let spin = device.load(&artifact(1, vec![serial("spin")])).unwrap();
         let (first, a) = (device.create_stream(0).unwrap(), device.allocate(400).unwrap());
         // SAFETY: the task reads its argument alone.
-        unsafe { first.launch(&spin, &[2_000_000], &Patient) }.unwrap();
+        unsafe { first.launch(&spin, &[2_000_000], &Uninterruptible) }.unwrap();
         let event = device.create_event(false).unwrap();
         event.record(&first).unwrap();
         let waiting: Vec<_> = (0..20).map(|_| device.create_stream(0).unwrap()).collect();
         let mut before = first.clone();
         for s in &waiting {
-            event.wait(s, &Patient).unwrap();
-            s.wait_for(&before, &Patient).unwrap();
+            event.wait(s, &Uninterruptible).unwrap();
+            s.wait_for(&before, &Uninterruptible).unwrap();
             run(s, &kernel, &a);
             before = s.clone();
         }
         let other = device.create_stream(0).unwrap();
         let b = device.allocate(400).unwrap();
         run(&other, &kernel, &b);
-        other.synchronize(&Patient).unwrap();
+        other.synchronize(&Uninterruptible).unwrap();
         assert_eq!(values(&b)[7], 1);
         assert_eq!(values(&a)[7], 20);
         assert!(event.query().unwrap() && before.query().unwrap());
@@ -98,7 +98,7 @@ fn s18_memory_and_code_stay_until_queued_work_is_done() {
         assert!(values(&kept).iter().all(|&v| v == 20));
         assert_eq!(device.bytes_in_use(), 4000);
         drop(stream);
-        device.close(&Patient).unwrap();
+        device.close(&Uninterruptible).unwrap();
         drop(kept);
     }
 }
@@ -112,11 +112,11 @@ fn s21_a_failure_stops_its_own_stream_until_it_is_reported() {
         let (one, two) = (device.create_stream(0).unwrap(), device.create_stream(0).unwrap());
         let (a, b) = (device.allocate(40).unwrap(), device.allocate(40).unwrap());
         // SAFETY: as its tests in `launch.rs`.
-        unsafe { one.launch(&bad, &[a.ptr().unwrap(), 10], &Patient) }.unwrap();
+        unsafe { one.launch(&bad, &[a.ptr().unwrap(), 10], &Uninterruptible) }.unwrap();
         run(&one, &kernel, &a);
         run(&two, &kernel, &b);
-        two.synchronize(&Patient).unwrap();
-        assert!(one.synchronize(&Patient).unwrap_err().to_string().contains("on stream"));
+        two.synchronize(&Uninterruptible).unwrap();
+        assert!(one.synchronize(&Uninterruptible).unwrap_err().to_string().contains("on stream"));
         assert_eq!((values(&a)[3], values(&b)[3]), (1, 1), "the increment was skipped");
         run(&one, &kernel, &a);
         assert_eq!(values(&a)[3], 2);
@@ -132,17 +132,17 @@ fn s21_a_failure_does_not_pass_along_events() {
         let (one, two) = (device.create_stream(0).unwrap(), device.create_stream(0).unwrap());
         let (a, b) = (device.allocate(40).unwrap(), device.allocate(40).unwrap());
         // SAFETY: as its tests in `launch.rs`.
-        unsafe { one.launch(&bad, &[a.ptr().unwrap(), 10], &Patient) }.unwrap();
+        unsafe { one.launch(&bad, &[a.ptr().unwrap(), 10], &Uninterruptible) }.unwrap();
         let event = device.create_event(false).unwrap();
         event.record(&one).unwrap();
-        event.wait(&two, &Patient).unwrap();
+        event.wait(&two, &Uninterruptible).unwrap();
         run(&two, &kernel, &b);
-        two.synchronize(&Patient).unwrap();
+        two.synchronize(&Uninterruptible).unwrap();
         assert_eq!(values(&b)[3], 1, "what waits for a stream that has failed runs all the same");
         // Reported once, by the event that covers it; later work of the stream runs.
-        assert!(event.synchronize(&Patient).is_err());
+        assert!(event.synchronize(&Uninterruptible).is_err());
         run(&one, &kernel, &a);
-        one.synchronize(&Patient).unwrap();
+        one.synchronize(&Uninterruptible).unwrap();
         // The failing task had added one itself.
         assert_eq!(values(&a)[3], 2);
     }
@@ -176,15 +176,15 @@ fn a_canceled_stream_ends_with_what_it_waits_for_and_others_go_on() {
     let streams: Vec<_> = (0..3).map(|_| device.create_stream(0).unwrap()).collect();
     let buffers: Vec<_> = (0..3).map(|_| device.allocate(400).unwrap()).collect();
     run(&streams[0], &endless, &buffers[0]);
-    streams[1].wait_for(&streams[0], &Patient).unwrap();
+    streams[1].wait_for(&streams[0], &Uninterruptible).unwrap();
     run(&streams[1], &increment, &buffers[1]);
     run(&streams[2], &increment, &buffers[2]);
     let left = streams[1].synchronize(&Impatient(Instant::now())).unwrap_err();
     assert_eq!(*left.kind(), ErrorKind::Interrupted);
     assert!(!streams[0].query().unwrap());
     streams[1].cancel();
-    streams[1].synchronize(&Patient).unwrap();
-    streams[0].synchronize(&Patient).unwrap();
+    streams[1].synchronize(&Uninterruptible).unwrap();
+    streams[0].synchronize(&Uninterruptible).unwrap();
     assert_eq!((values(&buffers[1])[3], values(&buffers[2])[3]), (0, 1), "what had not begun is dropped");
     // Work that is queued later runs.
     run(&streams[1], &increment, &buffers[1]);
@@ -193,20 +193,20 @@ fn a_canceled_stream_ends_with_what_it_waits_for_and_others_go_on() {
 
 #[test]
 fn a_device_closes_though_work_never_ends() {
-    for (interrupted_before, let_go) in [(false, false), (false, true), (true, false)] {
+    for (interrupted_before, release) in [(false, false), (false, true), (true, false)] {
         let device = device(None);
         let (endless, buffer) = (endless(&device), device.allocate(400).unwrap());
         let (first, second) = (device.create_stream(0).unwrap(), device.create_stream(0).unwrap());
         run(&first, &endless, &buffer);
-        second.wait_for(&first, &Patient).unwrap();
-        if let_go {
-            first.let_go();
-            second.let_go();
+        second.wait_for(&first, &Uninterruptible).unwrap();
+        if release {
+            first.release();
+            second.release();
             assert_eq!(device.create_stream(0).unwrap().query().ok(), Some(true));
         }
         if interrupted_before {
             device.synchronize(&Impatient(Instant::now())).unwrap_err();
-            device.close(&Patient).unwrap();
+            device.close(&Uninterruptible).unwrap();
         } else {
             device.close(&Impatient(Instant::now())).unwrap();
         }
@@ -227,21 +227,21 @@ fn queues_wait_for_points_of_another_device_whoever_serves_it() {
             let (side, number) = (n * 7 % 5 % 2, n * 3 % 4 % 2);
             let stream = &streams[side][number];
             // All launches of a device add to the same elements, so concurrent launches would lose updates.
-            stream.wait_for(&last, &Patient).unwrap();
+            stream.wait_for(&last, &Uninterruptible).unwrap();
             run(stream, &kernels[side], &buffers[side]);
             let event = devices[side].create_event(false).unwrap();
             event.record(stream).unwrap();
             events.push(event);
             last = stream.clone();
         }
-        last.synchronize(&Patient).unwrap();
+        last.synchronize(&Uninterruptible).unwrap();
         assert!(events.iter().all(|event| event.query().unwrap()));
         let sums = [values(&buffers[0])[3], values(&buffers[1])[3]];
         assert_eq!(sums[0] + sums[1], 40, "{sums:?}");
         // The first device may end ahead of one that has waited for it.
-        devices[0].close(&Patient).unwrap();
+        devices[0].close(&Uninterruptible).unwrap();
         run(&streams[1][0], &kernels[1], &buffers[1]);
         assert_eq!(values(&buffers[1])[3], sums[1] + 1);
-        devices[1].close(&Patient).unwrap();
+        devices[1].close(&Uninterruptible).unwrap();
     }
 }

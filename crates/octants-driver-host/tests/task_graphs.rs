@@ -9,7 +9,7 @@ use std::sync::Arc;
 use hand_made::{artifact, parallel};
 use octants_artifact::{Condition, GraphPart, ScalarKind};
 use octants_driver_host::{HostConfig, HostDriver};
-use octants_runtime::{Device, DeviceConfig, Patient, Pointer};
+use octants_runtime::{Device, DeviceConfig, Pointer, Uninterruptible};
 
 /// The element at this position of the array in slot 0.
 fn element(position: u64) -> Condition {
@@ -36,15 +36,16 @@ fn a_loop_ends_when_its_element_is_zero_and_a_choice_takes_one_side() {
             device.load(&artifact).unwrap().with_pointers(vec![Pointer { slot: 0, written: true, buffer: None }]);
         let n = 10_000;
         let buffer = device.allocate(4 * n as u64).unwrap();
-        buffer.write(0, &(-7i32).to_ne_bytes(), &Patient).unwrap();
+        buffer.write(0, &(-7i32).to_ne_bytes(), &Uninterruptible).unwrap();
         // SAFETY: the buffer lives and has this many elements.
-        unsafe { device.default_stream().launch(&kernel, &[buffer.ptr().unwrap(), n as u64], &Patient) }.unwrap();
+        unsafe { device.default_stream().launch(&kernel, &[buffer.ptr().unwrap(), n as u64], &Uninterruptible) }
+            .unwrap();
         let mut bytes = vec![0u8; 4 * n];
-        buffer.read(0, &mut bytes, &Patient).unwrap();
+        buffer.read(0, &mut bytes, &Uninterruptible).unwrap();
         let values: Vec<i32> = bytes.chunks_exact(4).map(|b| i32::from_ne_bytes(b.try_into().unwrap())).collect();
         // Seven rounds, and one more by the second choice.
         assert_eq!(values[0], 1);
         assert!(values[1..].iter().all(|v| *v == 8), "{:?}", &values[..5]);
-        device.close(&Patient).unwrap();
+        device.close(&Uninterruptible).unwrap();
     }
 }

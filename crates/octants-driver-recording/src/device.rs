@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use octants_runtime::{Device, DeviceConfig, Patient};
+use octants_runtime::{Device, DeviceConfig, Uninterruptible};
 
 use crate::{Log, RecordingDriver};
 
@@ -21,7 +21,7 @@ pub fn device_that(is: impl FnOnce(RecordingDriver) -> RecordingDriver) -> (Devi
 /// Releases everything: nothing was done wrong, and nothing is left.
 #[track_caller]
 pub fn finish(device: Device, log: &Log) {
-    device.close(&Patient).expect("a device that is well ends without an error");
+    device.close(&Uninterruptible).expect("a device that is well ends without an error");
     drop(device);
     assert_eq!(log.mistakes(), Vec::<String>::new());
     assert_eq!(log.leaks(), Vec::<String>::new());

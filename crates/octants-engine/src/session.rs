@@ -22,7 +22,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use octants_artifact::{CodeTarget, StoreCounts};
 use octants_ir::TargetInfo;
-use octants_runtime::{Buffer, Caller, Device, DeviceConfig, DeviceError, Driver, ErrorKind, Patient, TextSink};
+use octants_runtime::{
+    Buffer, Caller, Device, DeviceConfig, DeviceError, Driver, ErrorKind, TextSink, Uninterruptible,
+};
 
 pub use self::build::Executable;
 pub use self::lowering::Lowering;
@@ -131,7 +133,7 @@ impl Session {
             device.watch_launches();
         }
         if config.concurrency == "auto" {
-            device.infer_concurrency(&Patient);
+            device.infer_concurrency(&Uninterruptible);
         }
         let store = open_store(&config).unwrap_or_else(|reason| {
             notices.push(reason);
@@ -255,7 +257,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.cache.iter().for_each(|cache| keep_driver_cache(cache, &self.device));
         // An error here belongs to work that was not waited for, and can no longer be reported.
-        let _ = self.device.close(&Patient);
+        let _ = self.device.close(&Uninterruptible);
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use octants_backends::backends;
 use octants_engine::artifact::Artifact;
 use octants_engine::frontend::Lowered;
-use octants_engine::runtime::Patient;
+use octants_engine::runtime::Uninterruptible;
 use octants_engine::{Config, Lowering, OptionValue, Session};
 
 fn session(folder: &Path) -> Session {
@@ -37,7 +37,7 @@ fn seven(session: &Session) -> u64 {
     };
     let code = session.build(&Lowering::new(lowered), false).unwrap();
     // SAFETY: the kernel takes nothing.
-    let results = unsafe { session.launch(&code, &[], &[], None, &Patient) }.unwrap().unwrap();
+    let results = unsafe { session.launch(&code, &[], &[], None, &Uninterruptible) }.unwrap().unwrap();
     results.slots()[0]
 }
 

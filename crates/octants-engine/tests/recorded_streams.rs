@@ -13,7 +13,7 @@ use octants_backends::backends;
 use octants_driver_recording::{Launched, Log, RecordingDriver};
 use octants_engine::frontend::Lowered;
 use octants_engine::ir::{AutodiffMode, BufferId};
-use octants_engine::runtime::{Buffer, Patient, Stream};
+use octants_engine::runtime::{Buffer, Stream, Uninterruptible};
 use octants_engine::{Alias, CompileError, Config, Executable, OptionValue, Session};
 use world_table::module::Module;
 
@@ -89,7 +89,7 @@ impl Bench {
             self.log.take();
             self.log.take_launched();
             // SAFETY: the driver runs nothing.
-            let end = unsafe { self.session.launch(&kernel.code, &kernel.slots, &[], Some(stream), &Patient) };
+            let end = unsafe { self.session.launch(&kernel.code, &kernel.slots, &[], Some(stream), &Uninterruptible) };
             assert_eq!(end.unwrap(), None);
         }
         (self.log.take_launched(), self.log.take())
@@ -101,7 +101,7 @@ impl Bench {
 
     /// Ends everything, and checks that the driver found no mistakes.
     fn finish(self) {
-        self.session.close(&Patient).unwrap();
+        self.session.close(&Uninterruptible).unwrap();
         drop(self.session);
         assert_eq!(self.log.mistakes(), Vec::<String>::new());
         assert_eq!(self.log.leaks(), Vec::<String>::new());

@@ -26,14 +26,14 @@ pub fn check_convergence(kernel: &mut Kernel) {
         b.body = std::mem::take(body);
         let root = b.body.root;
         let mut checks = Checks { synchronization: &synchronization, locals, b };
-        checks.block(root, Around::default());
+        checks.block(root, BlockPosition::default());
         *body = checks.b.body;
     }
 }
 
 /// The position of a block of code.
 #[derive(Debug, Clone, Copy, Default)]
-struct Around {
+struct BlockPosition {
     /// In a parallel loop.
     is_of_threads: bool,
     /// The synchronization in the enclosing loop, and after it in the same iteration.
@@ -48,7 +48,7 @@ struct Checks<'a> {
 }
 
 impl Checks<'_> {
-    fn block(&mut self, block: BlockId, around: Around) {
+    fn block(&mut self, block: BlockId, around: BlockPosition) {
         let code = std::mem::take(&mut self.b.body.blocks[block.index()]);
         let mut after = vec![around.after; code.len() + 1];
         for (i, v) in code.iter().enumerate().rev() {
@@ -57,7 +57,7 @@ impl Checks<'_> {
         for (i, v) in code.into_iter().enumerate() {
             self.b.set_cursor(block);
             self.b.span = self.b.body.inst(v).span;
-            let here = Around { after: after[i + 1], ..around };
+            let here = BlockPosition { after: after[i + 1], ..around };
             self.inst(v, here);
         }
     }
@@ -69,7 +69,7 @@ impl Checks<'_> {
         inside.fold(self.synchronization.at(op), Synchronization::or)
     }
 
-    fn inst(&mut self, v: ValueId, around: Around) {
+    fn inst(&mut self, v: ValueId, around: BlockPosition) {
         let op = self.b.body.inst(v).op.clone();
         let meeting = self.meeting(v);
         match &op {
@@ -90,7 +90,7 @@ impl Checks<'_> {
             }
             Op::For(l) if l.parallel.is_some() => {
                 self.b.place(v);
-                let inside = Around { is_of_threads: true, ..Around::default() };
+                let inside = BlockPosition { is_of_threads: true, ..BlockPosition::default() };
                 self.block(l.body, inside);
             }
             Op::For(_) | Op::Loop(_) => {
@@ -98,7 +98,7 @@ impl Checks<'_> {
                     l.dims.iter().flat_map(|d| [d.begin, d.end]).for_each(|v| self.check_bound(v, meeting));
                 }
                 self.b.place(v);
-                let inside = Around { in_loop: meeting, after: Synchronization::default(), ..around };
+                let inside = BlockPosition { in_loop: meeting, after: Synchronization::default(), ..around };
                 op.blocks().into_iter().for_each(|b| self.block(b, inside));
             }
             _ => self.b.place(v),

@@ -19,7 +19,7 @@ pub fn return_at_end(function: &mut Function) {
         let code = std::mem::take(&mut body.blocks[root.index()]);
         let mut exits = Exits { body, returned, result };
         exits.set_returned(root, 0, Span::default());
-        exits.block(root, &code, Around::Function);
+        exits.block(root, &code, Enclosing::Function);
     }
     let value = result.map(|local| {
         let addr = push(body, Op::LocalAddr(local), Type::Ref(Box::new(function.ret.clone())));
@@ -104,7 +104,7 @@ fn move_returns(body: &mut Body, block: BlockId, result: Option<LocalId>) {
 
 /// The innermost construct that a return leaves.
 #[derive(Clone, Copy, PartialEq)]
-enum Around {
+enum Enclosing {
     Function,
     Loop,
 }
@@ -118,13 +118,13 @@ struct Exits<'a> {
 
 impl Exits<'_> {
     /// Places code in a block.
-    fn block(&mut self, block: BlockId, code: &[ValueId], around: Around) {
+    fn block(&mut self, block: BlockId, code: &[ValueId], around: Enclosing) {
         for (at, &v) in code.iter().enumerate() {
             let (op, span) = (self.body.inst(v).op.clone(), self.body.inst(v).span);
             if let Op::Return(value) = op {
                 store_result(self.body, block, self.result, value, span);
                 self.set_returned(block, 1, span);
-                if around == Around::Loop {
+                if around == Enclosing::Loop {
                     place(self.body, block, Op::Break, Type::Unit, span);
                 }
                 return;
@@ -137,18 +137,18 @@ impl Exits<'_> {
             let is_loop = !matches!(op, Op::If(..));
             for b in inner {
                 let code = std::mem::take(&mut self.body.blocks[b.index()]);
-                self.block(b, &code, if is_loop { Around::Loop } else { around });
+                self.block(b, &code, if is_loop { Enclosing::Loop } else { around });
             }
             match around {
                 // A branch has left the loop by itself.
-                Around::Loop if !is_loop => {}
-                Around::Loop => {
+                Enclosing::Loop if !is_loop => {}
+                Enclosing::Loop => {
                     let returned = self.has_returned(block, span);
                     let leave = self.branch(block, returned, span);
                     place(self.body, leave, Op::Break, Type::Unit, span);
                 }
-                Around::Function if at + 1 == code.len() => {}
-                Around::Function => {
+                Enclosing::Function if at + 1 == code.len() => {}
+                Enclosing::Function => {
                     let returned = self.has_returned(block, span);
                     let goes_on = place(self.body, block, Op::Unary(UnaryOp::LogicNot, returned), Type::U1, span);
                     let rest = self.branch(block, goes_on, span);

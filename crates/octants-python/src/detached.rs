@@ -45,13 +45,13 @@ pub fn before_launch(py: Python<'_>) {
 
 /// A launching thread calls this once it has released the interpreter.
 #[inline]
-pub fn leave() {
+pub fn begin_wait() {
     LAUNCHING.fetch_add(1, Ordering::SeqCst);
 }
 
 /// A launching thread calls this before it takes the interpreter again.
 #[inline]
-pub fn come_back() {
+pub fn end_wait() {
     LAUNCHING.fetch_sub(1, Ordering::SeqCst);
     if HOLDING.load(Ordering::SeqCst) > 0 {
         notify();
@@ -73,11 +73,11 @@ fn wait_for_fork() {
 }
 
 /// A thread that has left the interpreter, until dropped.
-struct Away;
+struct Waiting;
 
-impl Drop for Away {
+impl Drop for Waiting {
     fn drop(&mut self) {
-        come_back();
+        end_wait();
     }
 }
 
@@ -85,8 +85,8 @@ impl Drop for Away {
 pub fn waiting<T: Send>(py: Python<'_>, wait: impl FnOnce() -> T + Send) -> T {
     before_launch(py);
     py.detach(|| {
-        leave();
-        let _away = Away;
+        begin_wait();
+        let _waiting = Waiting;
         wait()
     })
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use octants_engine::runtime::{self, Patient};
+use octants_engine::runtime::{self, Uninterruptible};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
@@ -32,7 +32,7 @@ impl Event {
     pub fn order_before(&self, py: Python<'_>, stream: &runtime::Stream) -> PyResult<()> {
         let event = self.open(py)?;
         if event.is_of_device_of(stream) {
-            return event.wait(stream, &Patient).map_err(|e| raised(py, e));
+            return event.wait(stream, &Uninterruptible).map_err(|e| raised(py, e));
         }
         waiting(py, |caller| event.wait(stream, caller))
     }

@@ -60,26 +60,26 @@ impl<'a, 'py, L: HoldLater + ?Sized> Interpreter<'a, 'py, L> {
 
     /// Runs Python code. `None` if it raises; the launch then ends as if interrupted.
     pub fn attached<T>(&self, run: impl FnOnce(Python<'_>) -> PyResult<T>) -> Option<T> {
-        let was_let_go = !self.saved.get().is_null();
-        if was_let_go {
-            self.come_back();
+        let was_released = !self.saved.get().is_null();
+        if was_released {
+            self.reacquire();
         }
         // SAFETY: this thread has the interpreter.
         let end = run(unsafe { Python::assume_attached() });
-        if was_let_go {
-            self.let_go();
+        if was_released {
+            self.release();
         }
         end.map_err(|raised| *self.raised.borrow_mut() = Some(raised)).ok()
     }
 
-    fn let_go(&self) {
+    fn release(&self) {
         // SAFETY: this thread holds the interpreter.
         self.saved.set(unsafe { ffi::PyEval_SaveThread() });
-        detached::leave();
+        detached::begin_wait();
     }
 
-    fn come_back(&self) {
-        detached::come_back();
+    fn reacquire(&self) {
+        detached::end_wait();
         // SAFETY: saved by this thread above.
         unsafe { ffi::PyEval_RestoreThread(self.saved.replace(std::ptr::null_mut())) }
     }
@@ -87,7 +87,7 @@ impl<'a, 'py, L: HoldLater + ?Sized> Interpreter<'a, 'py, L> {
     /// Lets signals be handled, as the interpreter does between two statements.
     #[cold]
     fn look(&self) -> bool {
-        self.come_back();
+        self.reacquire();
         // SAFETY: this thread has just taken the interpreter.
         let py = unsafe { Python::assume_attached() };
         // Python code such as that of `is_main_thread` handles signals too.
@@ -99,7 +99,7 @@ impl<'a, 'py, L: HoldLater + ?Sized> Interpreter<'a, 'py, L> {
             }
             Err(raised) => *self.raised.borrow_mut() = Some(raised),
         }
-        self.let_go();
+        self.release();
         self.raised.borrow().is_some()
     }
 }
@@ -116,7 +116,7 @@ impl<L: HoldLater + ?Sized> Caller for Interpreter<'_, '_, L> {
         if self.saved.get().is_null() {
             // From here on other threads may free them.
             self.later.hold(self.py, &mut self.held.borrow_mut());
-            self.let_go();
+            self.release();
         }
     }
 
@@ -124,10 +124,10 @@ impl<L: HoldLater + ?Sized> Caller for Interpreter<'_, '_, L> {
         if self.saved.get().is_null() {
             return call_site(self.py).ok().flatten();
         }
-        self.come_back();
+        self.reacquire();
         // SAFETY: this thread has just taken the interpreter.
         let site = call_site(unsafe { Python::assume_attached() }).ok().flatten();
-        self.let_go();
+        self.release();
         site
     }
 
@@ -160,7 +160,7 @@ impl<L: HoldLater + ?Sized> Caller for Interpreter<'_, '_, L> {
 impl<L: HoldLater + ?Sized> Drop for Interpreter<'_, '_, L> {
     fn drop(&mut self) {
         if !self.saved.get().is_null() {
-            self.come_back();
+            self.reacquire();
         }
     }
 }

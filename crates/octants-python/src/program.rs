@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use octants_engine::Session;
-use octants_engine::runtime::{Caller, Patient, Renewable, Stream};
+use octants_engine::runtime::{Caller, Renewable, Stream, Uninterruptible};
 use pyo3::prelude::*;
 
 use crate::errors;
@@ -188,7 +188,7 @@ pub fn replace(session: Option<Session>, caller: &dyn Caller) {
 /// Makes a session the default program, after an `init`.
 pub fn begin(session: Session) {
     FORKED.store(false, Ordering::Release);
-    replace(Some(session), &Patient);
+    replace(Some(session), &Uninterruptible);
 }
 
 /// The program on the device of this name, if it runs.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use octants_backends::recording::{Log, RecordingDriver};
-use octants_engine::runtime::Patient;
+use octants_engine::runtime::Uninterruptible;
 use octants_engine::{Config, OptionValue, Session};
 use pyo3::prelude::*;
 
@@ -37,6 +37,6 @@ pub fn record_calls(py: Python<'_>) -> PyResult<Recorder> {
     let driver = RecordingDriver::new(log.clone());
     let session = off.and_then(|()| Session::on(driver, config, Arc::new(program::collect_printed)));
     let session = session.map_err(|e| errors::from_engine(py, e))?;
-    detached::working(py, || program::replace(Some(session), &Patient));
+    detached::working(py, || program::replace(Some(session), &Uninterruptible));
     Ok(Recorder(log))
 }

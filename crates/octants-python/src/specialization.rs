@@ -27,8 +27,8 @@ use crate::constant::Constant;
 use crate::element_types::scalar_of;
 use crate::guard::{Guard, LiveNumber};
 use crate::guard_group::GuardGroup;
+use crate::launch_history::LaunchHistory;
 use crate::result::ResultKind;
-use crate::seen_launches::SeenLaunches;
 
 /// The slots of one launch.
 pub type Slots = SmallVec<[u64; 64]>;
@@ -125,7 +125,7 @@ pub struct Specialization {
     /// Launches are recorded for manual gradients.
     pub sees_launches: AtomicBool,
     /// Launches that a manual `kernel.grad()` may refer to.
-    pub seen: SeenLaunches,
+    pub seen: LaunchHistory,
     /// The arrays that are split over ranks.
     pub split: Vec<SplitArray>,
     /// The code for the other devices that they are split over.

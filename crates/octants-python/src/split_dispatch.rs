@@ -79,7 +79,9 @@ impl<'a, 'b, 'py, L: HoldLater + ?Sized> SplitCaller<'a, 'b, 'py, L> {
         Ok(self.interpreter.attached(run).ok_or(ErrorKind::Interrupted)?)
     }
 
-    fn call(&self, function: &Py<PyAny>) -> RuntimeResult<Py<PyAny>> {
+    /// Calls one of the package's functions. `then` handles its result: no object is dropped without the interpreter,
+    /// because pyo3 does not know that this thread has released it.
+    fn call<T>(&self, function: &Py<PyAny>, then: impl FnOnce(Python<'_>, Py<PyAny>) -> T) -> RuntimeResult<T> {
         self.attached(|py| {
             if self.args.get().is_none() {
                 let (stream, serial) = &self.launch.stream;
@@ -87,7 +89,7 @@ impl<'a, 'b, 'py, L: HoldLater + ?Sized> SplitCaller<'a, 'b, 'py, L> {
                 let _ = self.args.set((stream.handle(), object).into_pyobject(py)?.unbind());
             }
             let args = self.args.get().map_or_else(|| PyTuple::empty(py), |args| args.bind(py).clone());
-            function.call1(py, args)
+            Ok(then(py, function.call1(py, args)?))
         })
     }
 
@@ -102,16 +104,28 @@ impl<'a, 'b, 'py, L: HoldLater + ?Sized> SplitCaller<'a, 'b, 'py, L> {
             None => self.attached(|py| self.launch.make_exchange(task, missing, py))?,
         };
         if let Some(before) = &task.before {
-            self.call(before)?;
+            self.call(before, |_, end| drop(end))?;
         }
-        let pending = exchange.start.as_ref().map(|start| self.call(start)).transpose()?;
+        let start = |start| self.call(start, |py, wait| (!wait.is_none(py)).then_some(wait));
+        let pending = exchange.start.as_ref().map(start).transpose()?.flatten();
         let computed = exchange.inner.iter().try_for_each(|&(first, end)| run(first, end));
         if let Some(wait) = pending {
             // Even if the launch has failed: later work on the stream may use the memory that the messages use.
-            self.attached(|py| if wait.is_none(py) { Ok(()) } else { wait.call0(py).map(drop) })?;
+            self.attached(move |py| wait.into_bound(py).call0().map(drop))?;
         }
         computed?;
         exchange.left.iter().try_for_each(|&(first, end)| run(first, end))
+    }
+}
+
+impl<L: HoldLater + ?Sized> Drop for SplitCaller<'_, '_, '_, L> {
+    fn drop(&mut self) {
+        if let Some(args) = self.args.take() {
+            let _ = self.attached(move |_| {
+                drop(args);
+                Ok(())
+            });
+        }
     }
 }
 
@@ -151,7 +165,7 @@ impl<L: HoldLater + ?Sized> Dispatcher for SplitCaller<'_, '_, '_, L> {
         }
         end?;
         match &task.after {
-            Some(after) => self.call(after).map(drop),
+            Some(after) => self.call(after, |_, end| drop(end)),
             None => Ok(()),
         }
     }

@@ -68,7 +68,7 @@ impl Drop for Stream {
         if self.kind == Kind::Own
             && let Some(stream) = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner).take()
         {
-            stream.let_go();
+            stream.release();
         }
     }
 }

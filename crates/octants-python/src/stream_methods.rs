@@ -4,7 +4,7 @@ use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyDict, PyType};
 
-use octants_engine::runtime::{self, Patient};
+use octants_engine::runtime::{self, Uninterruptible};
 
 use crate::device::on_device;
 use crate::event::Event;
@@ -73,7 +73,7 @@ impl Stream {
         }
         let other = stream_of_any_device(event_or_stream, EVENT_OR_STREAM)?;
         if stream.is_of_device_of(&other) {
-            return stream.wait_for(&other, &Patient).map_err(|e| raised(py, e));
+            return stream.wait_for(&other, &Uninterruptible).map_err(|e| raised(py, e));
         }
         waiting(py, |caller| stream.wait_for(&other, caller))
     }
@@ -127,7 +127,7 @@ impl Stream {
         {
             // The user has just interrupted a wait: do not wait again.
             let endless = lock(&self.inner).take_if(|stream| !stream.cancel());
-            detached::waiting(py, || endless.map(runtime::Stream::let_go));
+            detached::waiting(py, || endless.map(runtime::Stream::release));
         }
         self.finish(py, kind.is_none())
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::cores::{BufferCore, CLOSED, DeviceCore, StreamCore, Use, Writes};
-use crate::driver::{Caller, Contents, DevicePtr, Patient};
+use crate::driver::{Caller, Contents, DevicePtr, Uninterruptible};
 use crate::error::{ErrorKind, Result};
 use crate::nesting::refuse_while_capturing;
 use crate::report::lock;
@@ -79,7 +79,7 @@ impl BufferCore {
     /// The contents that work finds which is queued on this stream from now on. `None` if writes to the memory may go
     /// unnoticed, or if another stream has queued work that writes to it.
     pub(crate) fn version(&self, stream: &Arc<StreamCore>) -> Option<Version> {
-        self.device.submit_held(&Patient);
+        self.device.submit_held(&Uninterruptible);
         let uses = lock(&self.uses);
         let Writes::Seen(writes) = uses.writes else { return None };
         let is_other = |u: &Use| u.stream.strong_count() > 0 && !std::ptr::eq(u.stream.as_ptr(), Arc::as_ptr(stream));
@@ -279,7 +279,7 @@ impl Buffer {
 
     pub(crate) fn share(&self) {
         if let Some(launches) = self.0.device.launches_elsewhere.get() {
-            launches.give_up(&Patient);
+            launches.give_up(&Uninterruptible);
         }
         self.expose();
         self.0.shared.store(true, Ordering::Release);
@@ -287,7 +287,7 @@ impl Buffer {
 
     /// Streams whose queued work may use the memory.
     pub(crate) fn users(&self) -> Vec<Arc<StreamCore>> {
-        self.0.device.submit_held(&Patient);
+        self.0.device.submit_held(&Uninterruptible);
         lock(&self.0.uses).streams.iter().filter_map(|u| u.stream.upgrade()).collect()
     }
 

@@ -101,12 +101,12 @@ pub(crate) struct CapturedLaunch {
 /// A recording of launches, by all participating threads.
 pub struct Capture {
     device: Arc<DeviceCore>,
-    open: Mutex<Noted>,
+    open: Mutex<RecordedWork>,
 }
 
 /// The recorded work.
 #[derive(Default)]
-pub(crate) struct Noted {
+pub(crate) struct RecordedWork {
     pub(crate) steps: Vec<Step>,
     lanes: Vec<Lane>,
     /// Numbers of lanes that were given.
@@ -137,7 +137,7 @@ pub(crate) fn set_site(site: Option<String>) {
     SITE.set(site);
 }
 
-impl Noted {
+impl RecordedWork {
     fn lane(&mut self, stream: &Arc<StreamCore>) -> usize {
         let known = self.lanes.iter().position(|l| Arc::ptr_eq(&l.stream, stream));
         known.unwrap_or_else(|| {
@@ -217,11 +217,11 @@ impl Capture {
     }
 
     /// What was noted, which is then no longer here. A thread that still takes part is refused from now on.
-    pub(crate) fn end(&self) -> Noted {
-        std::mem::replace(&mut *lock(&self.open), Noted { ended: true, ..Noted::default() })
+    pub(crate) fn end(&self) -> RecordedWork {
+        std::mem::replace(&mut *lock(&self.open), RecordedWork { ended: true, ..RecordedWork::default() })
     }
 
-    fn noted(&self) -> Result<MutexGuard<'_, Noted>> {
+    fn noted(&self) -> Result<MutexGuard<'_, RecordedWork>> {
         let noted = lock(&self.open);
         if noted.ended {
             let message = "the capture that this thread takes part in has ended: leave `on_this_thread()` before the \
@@ -362,7 +362,13 @@ impl Capture {
         Ok(())
     }
 
-    fn fill(&self, noted: &mut Noted, (to, at): (&Buffer, DevicePtr), element: &[u8], count: u64) -> Result<Vec<Work>> {
+    fn fill(
+        &self,
+        noted: &mut RecordedWork,
+        (to, at): (&Buffer, DevicePtr),
+        element: &[u8],
+        count: u64,
+    ) -> Result<Vec<Work>> {
         let size = element.len() as u64;
         let bytes = size.saturating_mul(count);
         if bytes == 0 {

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use crate::buffer::Buffer;
-use crate::capture::{Capture, CapturedLaunch, Noted, Step, Work};
+use crate::capture::{Capture, CapturedLaunch, RecordedWork, Step, Work};
 use crate::cores::{DeviceCore, StreamCore};
 use crate::driver::{Caller, Contents, DevicePtr, EventHandle, GraphHandle};
 use crate::error::{ErrorKind, Result};
@@ -134,7 +134,7 @@ impl Work {
 impl CapturedGraph {
     /// The recorded steps.
     pub fn of(capture: &Capture) -> CapturedGraph {
-        let Noted { steps, awaited_handles, own, .. } = capture.end();
+        let RecordedWork { steps, awaited_handles, own, .. } = capture.end();
         CapturedGraph::of_steps(capture.device(), steps, awaited_handles, own)
     }
 

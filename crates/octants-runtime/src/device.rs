@@ -12,7 +12,7 @@ use crate::capture::Capture;
 use crate::captured_graph::CapturedGraph;
 use crate::concurrency::{Decision, Lanes};
 use crate::cores::DeviceCore;
-use crate::driver::{Caller, Contents, Driver, Patient, StreamHandle};
+use crate::driver::{Caller, Contents, Driver, StreamHandle, Uninterruptible};
 use crate::error::{ErrorKind, Result, is_interrupt};
 use crate::event::Event;
 use crate::interruptible_wait::Until;
@@ -407,7 +407,7 @@ impl Device {
 
     /// Sets the seed of random numbers of launches from now on and starts their sequence again.
     pub fn set_seed(&self, seed: u64) {
-        self.0.core.submit_held(&Patient);
+        self.0.core.submit_held(&Uninterruptible);
         self.0.core.seed.store(seed, Ordering::Relaxed);
         self.0.core.launches.store(0, Ordering::Relaxed);
     }
@@ -480,7 +480,7 @@ impl Device {
             if is_interrupt(&end) {
                 self.cancel();
                 end = match core.driver.cancels() {
-                    true => self.drain(&Patient),
+                    true => self.drain(&Uninterruptible),
                     false if is_given_up => end,
                     false => self.drain(&Until::grace()),
                 };

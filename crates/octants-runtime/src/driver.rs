@@ -133,9 +133,9 @@ pub trait Caller {
 
 /// A caller that blocks no other threads while it waits.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Patient;
+pub struct Uninterruptible;
 
-impl Caller for Patient {
+impl Caller for Uninterruptible {
     fn will_block(&self) {}
 }
 

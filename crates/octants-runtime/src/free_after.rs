@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::cores::{DeviceCore, Reclaim, StreamCore};
-use crate::driver::{DevicePtr, Patient, StreamHandle};
+use crate::driver::{DevicePtr, StreamHandle, Uninterruptible};
 use crate::error::{DeviceError, Result};
 use crate::report::lock;
 
@@ -22,7 +22,7 @@ impl DeviceCore {
             for user in users {
                 // Without events, and while the program ends, the host waits; an error leaves nothing that could use
                 // the memory.
-                let _ = user.wait_for_own_work(&Patient);
+                let _ = user.wait_for_own_work(&Uninterruptible);
             }
             // SAFETY: as above.
             unsafe { self.driver.free(StreamHandle(0), memory, bytes) }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use crate::buffer::Buffer;
 use crate::cores::DeviceCore;
 use crate::counter_snapshot::CounterSnapshot;
-use crate::driver::Patient;
+use crate::driver::Uninterruptible;
 use crate::error::Result;
 use crate::event::Event;
 use crate::kernel::LoadedKernel;
@@ -67,7 +67,7 @@ impl LaunchOrder {
     pub fn order_after(&self, other: &Stream) -> Result<()> {
         let mut made = lock(&self.made);
         if !is_same(&self.home, other) && !made.before.iter().any(|known| is_same(known, other)) {
-            self.home.wait_for(other, &Patient)?;
+            self.home.wait_for(other, &Uninterruptible)?;
             made.before.push(other.clone());
         }
         Ok(())
@@ -97,7 +97,7 @@ impl LaunchOrder {
             let Some(uses) = made.uses.get(buffer) else { continue };
             let readers = uses.readers.iter().filter(|_| *written);
             for mark in uses.writer.iter().chain(readers).filter(|mark| !is_same(&mark.stream, stream)) {
-                mark.event.wait(stream, &Patient)?;
+                mark.event.wait(stream, &Uninterruptible)?;
             }
         }
         // Launching may wait for the host's lock.
@@ -125,7 +125,7 @@ impl LaunchOrder {
     /// The driver's.
     pub fn join(&self) -> Result<()> {
         let streams = std::mem::take(&mut *lock(&self.made)).streams;
-        streams.iter().try_for_each(|stream| self.home.wait_for(stream, &Patient))
+        streams.iter().try_for_each(|stream| self.home.wait_for(stream, &Uninterruptible))
     }
 
     /// The buffers that a launch uses, by number, and whether it writes to them.
@@ -151,7 +151,7 @@ impl Made {
     /// Lets a stream take part.
     fn begin(&mut self, home: &Stream, stream: &Stream) -> Result<()> {
         if !is_same(home, stream) && !self.streams.iter().any(|known| is_same(known, stream)) {
-            stream.wait_for(home, &Patient)?;
+            stream.wait_for(home, &Uninterruptible)?;
             self.streams.push(stream.clone());
         }
         Ok(())

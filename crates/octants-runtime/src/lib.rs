@@ -81,8 +81,8 @@ pub use device::{Device, DeviceConfig};
 pub use dispatcher::{Dispatcher, Draw, OpenLaunch, not_lent};
 pub use driver::{
     Caller, CheckpointWords, Contents, DevicePtr, Driver, EventHandle, Factors, GraphHandle, GraphPart, Launch,
-    MatrixRows, ModuleHandle, PartWork, Patient, Peer, ProductCalls, RealType, SolverCalls, SparseWork, StreamHandle,
-    TaskHandle,
+    MatrixRows, ModuleHandle, PartWork, Peer, ProductCalls, RealType, SolverCalls, SparseWork, StreamHandle,
+    TaskHandle, Uninterruptible,
 };
 pub use error::{DeviceError, ErrorKind, Result};
 pub use event::Event;

@@ -103,7 +103,7 @@ fn advance(front: &mut Front, more: &[(u32, SpanId)]) {
 
 /// The state of a driver's stream.
 #[derive(Default)]
-struct Course {
+struct StreamState {
     lane: Option<u32>,
     /// What work queued next comes after.
     front: Front,
@@ -142,7 +142,7 @@ pub(crate) struct State {
     pub(crate) anchor: Option<Anchor>,
     pub(crate) next: SpanId,
     lanes: Vec<Lane>,
-    streams: HashMap<u64, Course>,
+    streams: HashMap<u64, StreamState>,
     events: HashMap<u64, Front>,
     pub(crate) idle: Vec<EventHandle>,
     pub(crate) pending: VecDeque<Pending>,
@@ -163,7 +163,7 @@ impl State {
             (Some((lane, Lane::Stream(n))), Some(number)) if n == number => return lane,
             (Some((lane, Lane::Worker(_))), None) => return lane,
             // A driver gives the handle of a stream that has gone to another one.
-            (Some(_), _) => *course = Course::default(),
+            (Some(_), _) => *course = StreamState::default(),
             (None, _) => {}
         }
         let seen = self.lanes.iter().position(|l| number.is_some_and(|n| *l == Lane::Stream(n)));

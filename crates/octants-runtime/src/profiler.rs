@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::cores::DeviceCore;
 use crate::device::Device;
-use crate::driver::{Caller, Patient};
+use crate::driver::{Caller, Uninterruptible};
 use crate::error::Result;
 use crate::profile::{Anchor, KernelTotal, Lane, Span, SpanId};
 
@@ -28,7 +28,7 @@ impl Profiler {
     pub fn start(&self) -> Result<SpanId> {
         let core = self.core();
         core.check_open("device")?;
-        core.submit_held(&Patient);
+        core.submit_held(&Uninterruptible);
         let mut s = core.profile.state();
         s.began.get_or_insert_with(Instant::now);
         if s.anchor.is_none() && !core.immediate {

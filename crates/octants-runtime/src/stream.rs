@@ -24,7 +24,7 @@ pub use results::Results;
 
 use crate::buffer::Version;
 use crate::cores::{DeviceCore, StreamCore};
-use crate::driver::{Caller, EventHandle, Patient, StreamHandle};
+use crate::driver::{Caller, EventHandle, StreamHandle, Uninterruptible};
 use crate::error::{ErrorKind, Result, is_interrupt};
 use crate::interruptible_wait::{LOOK, abandon_if_interrupted};
 use crate::nesting::{self, refuse_while_capturing};
@@ -96,7 +96,7 @@ impl Drop for StreamCore {
         }
         let (device, handle) = (self.device.clone(), self.handle);
         // An error of the call concerns no one any more.
-        let _ = self.wait_for_own_work(&Patient);
+        let _ = self.wait_for_own_work(&Uninterruptible);
         device.ended_streams.fetch_add(1, Ordering::Release);
         let mut scratch = std::mem::take(self.scratch.get_mut().get_mut().unwrap_or_else(PoisonError::into_inner));
         self.drain_log(&mut scratch);
@@ -239,8 +239,8 @@ impl Stream {
         cancels
     }
 
-    /// Lets go of the stream without a wait: it is given back once its work is done and another is made.
-    pub fn let_go(self) {
+    /// Releases the stream without waiting: it is given back once its work is done and another is made.
+    pub fn release(self) {
         if self.alive() && !self.query().unwrap_or(true) {
             lock(&self.0.device.unnamed).push(self.0.clone());
         }
@@ -364,7 +364,7 @@ impl StreamCore {
 
     /// Does `work`, which takes no turn otherwise, on the default stream after all concurrent launches.
     pub(crate) fn after_lanes<T>(&self, work: impl FnOnce() -> T) -> T {
-        if self.waits_for_others() { self.in_order(&Patient, work) } else { work() }
+        if self.waits_for_others() { self.in_order(&Uninterruptible, work) } else { work() }
     }
 
     /// Launches that are this stream's may be elsewhere.

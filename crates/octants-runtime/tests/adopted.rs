@@ -5,7 +5,7 @@
 
 use octants_artifact::{Artifact, TaskMeta, graph_of_groups};
 use octants_driver_recording::{Log, device};
-use octants_runtime::{Buffer, Device, HostAccess, LoadedKernel, Patient, Pointer};
+use octants_runtime::{Buffer, Device, HostAccess, LoadedKernel, Pointer, Uninterruptible};
 
 /// Someone else's stream.
 const THEIRS: u64 = 4711;
@@ -33,7 +33,7 @@ fn kernel_of(device: &Device, frame_bytes: u64, groups: &[Option<u32>]) -> Loade
 fn call(device: &Device, kernel: &LoadedKernel, buffer: &Buffer) {
     let stream = device.stream_from_handle(THEIRS).unwrap();
     // SAFETY: the driver runs nothing.
-    unsafe { stream.launch(kernel, &[buffer.ptr().unwrap()], &Patient) }.unwrap();
+    unsafe { stream.launch(kernel, &[buffer.ptr().unwrap()], &Uninterruptible) }.unwrap();
 }
 
 /// Calls that name their stream.
@@ -43,7 +43,7 @@ fn on_theirs(calls: &[String]) -> Vec<&String> {
 }
 
 fn finish(device: Device, log: &Log) {
-    device.close(&Patient).unwrap();
+    device.close(&Uninterruptible).unwrap();
     drop(device);
     assert_eq!(log.mistakes(), Vec::<String>::new());
     // The stream itself is theirs.
@@ -72,14 +72,14 @@ fn s7_s18_s19_what_comes_later_waits_for_the_work_and_leaves_the_stream_alone() 
     call(&device, &kernel, &dropped);
     // From here on, their stream may be destroyed.
     log.take();
-    read.wait(HostAccess::Read, &Patient).unwrap();
+    read.wait(HostAccess::Read, &Uninterruptible).unwrap();
     let calls = log.take();
     assert!(calls.iter().any(|c| c.starts_with("synchronize_event")), "{calls:?}");
     drop(dropped);
-    device.synchronize(&Patient).unwrap();
+    device.synchronize(&Uninterruptible).unwrap();
     device.default_stream_after(&[&read]).unwrap();
     drop((kernel, read));
-    device.close(&Patient).unwrap();
+    device.close(&Uninterruptible).unwrap();
     let rest = log.take();
     assert_eq!(on_theirs(&[calls, rest].concat()), Vec::<&String>::new());
     drop(device);
@@ -91,7 +91,7 @@ fn s7_a_stream_that_is_named_waits_for_all_that_is_on_it() {
     let (device, log) = device();
     let stream = device.stream_from_handle(THEIRS).unwrap();
     log.take();
-    stream.synchronize(&Patient).unwrap();
+    stream.synchronize(&Uninterruptible).unwrap();
     assert_eq!(log.take()[0], format!("synchronize {THEIRS}"));
     drop(stream);
     finish(device, &log);
@@ -137,7 +137,7 @@ fn s7_s15_a_worker_that_is_captured_serves_that_capture_alone() {
         let stream = device.stream_from_handle(handle).unwrap();
         log.take();
         // SAFETY: the driver runs nothing.
-        unsafe { stream.launch(&groups, &[buffer.ptr().unwrap()], &Patient) }.unwrap();
+        unsafe { stream.launch(&groups, &[buffer.ptr().unwrap()], &Uninterruptible) }.unwrap();
         let launched = |c: &String| c.starts_with("launch ").then(|| c.split(' ').next_back().map(str::to_string));
         log.take().iter().find_map(launched).flatten().unwrap()
     };
@@ -161,7 +161,7 @@ fn s7_s15_a_worker_that_is_captured_serves_that_capture_alone() {
     worker_for(THEIRS);
     worker_for(OTHERS);
     drop((groups, buffer));
-    device.close(&Patient).unwrap();
+    device.close(&Uninterruptible).unwrap();
     drop(device);
     assert_eq!(log.mistakes(), Vec::<String>::new());
     assert_eq!(log.leaks(), [format!("stream {THEIRS}"), format!("stream {OTHERS}")]);
@@ -174,14 +174,14 @@ fn s7_forgotten_streams_do_not_pile_up() {
     for handle in 10_000..10_200 {
         let stream = device.stream_from_handle(handle).unwrap();
         // SAFETY: the driver runs nothing.
-        unsafe { stream.launch(&kernel, &[buffer.ptr().unwrap()], &Patient) }.unwrap();
+        unsafe { stream.launch(&kernel, &[buffer.ptr().unwrap()], &Uninterruptible) }.unwrap();
         drop(stream);
         log.all_done();
     }
     let frames = log.count("allocate") - log.count("free");
     assert!(frames < 40, "{frames}");
     drop((kernel, buffer));
-    device.close(&Patient).unwrap();
+    device.close(&Uninterruptible).unwrap();
     drop(device);
     assert_eq!(log.mistakes(), Vec::<String>::new());
 }

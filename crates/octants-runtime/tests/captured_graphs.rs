@@ -5,7 +5,7 @@
 use octants_artifact::{Artifact, ScalarKind, TaskMeta};
 use octants_driver_recording::{Log, device, finish};
 use octants_runtime::{
-    Buffer, CapturedGraph, Device, ErrorKind, HostAccess, HostArray, LoadedKernel, Patient, Pointer, Stream,
+    Buffer, CapturedGraph, Device, ErrorKind, HostAccess, HostArray, LoadedKernel, Pointer, Stream, Uninterruptible,
 };
 
 /// A kernel of two tasks whose slots hold addresses; the second is written.
@@ -26,12 +26,12 @@ fn load(device: &Device, results: usize) -> LoadedKernel {
 
 fn launch(stream: &Stream, kernel: &LoadedKernel, read: &Buffer, written: &Buffer) -> octants_runtime::Result<()> {
     // SAFETY: the driver runs nothing.
-    unsafe { stream.launch(kernel, &[read.ptr()?, written.ptr()?], &Patient) }.map(|_| ())
+    unsafe { stream.launch(kernel, &[read.ptr()?, written.ptr()?], &Uninterruptible) }.map(|_| ())
 }
 
 fn replay(stream: &Stream, graph: &CapturedGraph) -> octants_runtime::Result<()> {
     // SAFETY: as above.
-    unsafe { stream.launch_graph(graph, &Patient) }
+    unsafe { stream.launch_graph(graph, &Uninterruptible) }
 }
 
 fn capture(device: &Device, work: impl FnOnce()) -> CapturedGraph {
@@ -64,16 +64,16 @@ impl Bench {
         let Bench { device, kernel, a, b, streams: [main, left, right] } = self;
         let event = device.create_event(false).unwrap();
         capture(device, || {
-            main.fill(a, 0, &[1, 2, 3], 21, &Patient).unwrap();
-            left.wait_for(main, &Patient).unwrap();
-            right.wait_for(main, &Patient).unwrap();
+            main.fill(a, 0, &[1, 2, 3], 21, &Uninterruptible).unwrap();
+            left.wait_for(main, &Uninterruptible).unwrap();
+            right.wait_for(main, &Uninterruptible).unwrap();
             launch(left, kernel, a, a).unwrap();
             launch(right, kernel, b, b).unwrap();
             event.record(right).unwrap();
-            event.wait(left, &Patient).unwrap();
+            event.wait(left, &Uninterruptible).unwrap();
             launch(left, kernel, b, a).unwrap();
-            main.wait_for(left, &Patient).unwrap();
-            main.copy(b, 0, a, 0, 64, &Patient).unwrap();
+            main.wait_for(left, &Uninterruptible).unwrap();
+            main.copy(b, 0, a, 0, 64, &Uninterruptible).unwrap();
         })
     }
 
@@ -122,7 +122,7 @@ fn launches_on_several_streams_come_one_after_the_other() {
     for stream in bench.streams.iter().chain([bench.device.default_stream()]).chain(&bench.streams) {
         replay(stream, &graph).unwrap();
     }
-    bench.b.wait(HostAccess::Read, &Patient).unwrap();
+    bench.b.wait(HostAccess::Read, &Uninterruptible).unwrap();
     bench.end(graph, &log);
 }
 
@@ -192,10 +192,10 @@ fn arrays_of_the_host_are_staged_at_each_launch() {
     let low = array.as_ptr() as u64;
     let host = HostArray { slot: 0, low, high: low + 32, written: false, gaps: false };
     let graph = capture(&bench.device, || {
-        left.wait_for(main, &Patient).unwrap();
+        left.wait_for(main, &Uninterruptible).unwrap();
         launch(left, &bench.kernel, &bench.a, &bench.a).unwrap();
         // SAFETY: the array is alive.
-        unsafe { main.launch_with(&bench.kernel, &[low, bench.b.ptr().unwrap()], &[host], &Patient) }.unwrap();
+        unsafe { main.launch_with(&bench.kernel, &[low, bench.b.ptr().unwrap()], &[host], &Uninterruptible) }.unwrap();
     });
     for _ in 0..2 {
         log.take();
@@ -216,16 +216,16 @@ fn what_has_not_run_cannot_be_waited_for() {
         event.record(stream).unwrap();
         let mut byte = [0];
         let refused = [
-            stream.synchronize(&Patient),
+            stream.synchronize(&Uninterruptible),
             stream.query().map(drop),
-            event.synchronize(&Patient),
+            event.synchronize(&Uninterruptible),
             event.query().map(drop),
-            bench.device.synchronize(&Patient),
-            bench.a.read(0, &mut byte, &Patient),
-            bench.a.write(0, &byte, &Patient),
-            stream.read(&bench.a, 0, &mut byte, &Patient),
+            bench.device.synchronize(&Uninterruptible),
+            bench.a.read(0, &mut byte, &Uninterruptible),
+            bench.a.write(0, &byte, &Uninterruptible),
+            stream.read(&bench.a, 0, &mut byte, &Uninterruptible),
             launch(stream, &told, &bench.a, &bench.b),
-            before.wait(stream, &Patient),
+            before.wait(stream, &Uninterruptible),
             bench.device.create_event(true).unwrap().record(stream),
             bench.device.capture().unwrap().begin_here(),
         ];
@@ -249,7 +249,7 @@ fn a_graph_ends_with_its_program_and_is_of_one_device() {
     assert!(matches!(error.kind(), ErrorKind::ForeignDevice { what: "graph" }), "{error}");
     finish(other, &other_log);
     let stream = bench.streams[0].clone();
-    bench.device.close(&Patient).unwrap();
+    bench.device.close(&Uninterruptible).unwrap();
     let error = replay(&stream, &graph).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::ProgramGone { .. }), "{error}");
     drop(stream);

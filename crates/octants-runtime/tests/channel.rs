@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use octants_artifact::{Artifact, DeviceChannel, ScalarKind, Site, SiteKind, SitePart, TaskMeta, graph_of_groups};
 use octants_driver_recording::{Log, Message, RecordingDriver};
-use octants_runtime::{Device, DeviceConfig, ErrorKind, LoadedKernel, Patient, Stream};
+use octants_runtime::{Device, DeviceConfig, ErrorKind, LoadedKernel, Stream, Uninterruptible};
 
 struct Bench {
     device: Device,
@@ -57,7 +57,7 @@ impl Bench {
     }
 
     fn finish(self) {
-        let _ = self.device.close(&Patient);
+        let _ = self.device.close(&Uninterruptible);
         drop(self.device);
         assert_eq!(self.log.mistakes(), Vec::<String>::new());
         assert_eq!(self.log.leaks(), Vec::<String>::new());
@@ -66,7 +66,7 @@ impl Bench {
 
 fn launch(stream: &Stream, kernel: &LoadedKernel) {
     // SAFETY: the driver runs nothing.
-    unsafe { stream.launch(kernel, &[], &Patient) }.unwrap();
+    unsafe { stream.launch(kernel, &[], &Uninterruptible) }.unwrap();
 }
 
 #[test]
@@ -79,13 +79,13 @@ fn s21_text_comes_in_order_when_the_host_waits() {
         launch(&stream, kernel);
     }
     assert_eq!(bench.text(), "", "nothing is known before a wait");
-    stream.synchronize(&Patient).unwrap();
+    stream.synchronize(&Uninterruptible).unwrap();
     assert_eq!(bench.text(), "a prints 1\nb prints 2\na prints 3\n");
-    stream.synchronize(&Patient).unwrap();
+    stream.synchronize(&Uninterruptible).unwrap();
     assert_eq!(bench.text(), "", "once");
     bench.prints(4);
     launch(&stream, &b);
-    bench.device.synchronize(&Patient).unwrap();
+    bench.device.synchronize(&Uninterruptible).unwrap();
     assert_eq!(bench.text(), "b prints 4\n");
     drop((a, b, stream));
     bench.finish();
@@ -99,17 +99,20 @@ fn s21_a_failure_is_an_error_of_the_next_wait_and_of_no_other_stream() {
     bench.fails(5);
     bench.fails(6);
     launch(&stream, &kernel);
-    other.synchronize(&Patient).unwrap();
-    let error = stream.synchronize(&Patient).unwrap_err();
+    other.synchronize(&Uninterruptible).unwrap();
+    let error = stream.synchronize(&Uninterruptible).unwrap_err();
     let ErrorKind::Assertion(failure) = error.kind() else { panic!("{error}") };
     assert_eq!(
         (failure.message.as_str(), failure.location.as_str(), failure.stream),
         ("k fails with 5\n", "k.py:7", 1)
     );
-    stream.synchronize(&Patient).unwrap();
+    stream.synchronize(&Uninterruptible).unwrap();
     bench.fails(7);
     launch(&stream, &kernel);
-    assert!(stream.synchronize(&Patient).unwrap_err().to_string().contains("k fails with 7"), "the flag is down again");
+    assert!(
+        stream.synchronize(&Uninterruptible).unwrap_err().to_string().contains("k fails with 7"),
+        "the flag is down again"
+    );
     drop((kernel, stream, other));
     bench.finish();
 }
@@ -122,7 +125,7 @@ fn s21_groups_speak_through_the_launching_stream() {
     bench.prints(1);
     bench.fails(2);
     launch(&stream, &kernel);
-    assert!(stream.synchronize(&Patient).unwrap_err().to_string().contains("on stream 1"));
+    assert!(stream.synchronize(&Uninterruptible).unwrap_err().to_string().contains("on stream 1"));
     assert_eq!(bench.text(), "k prints 1\n");
     drop((kernel, stream));
     bench.finish();
@@ -135,7 +138,7 @@ fn s21_a_launch_with_a_result_reports_at_once() {
     bench.prints(1);
     bench.fails(2);
     // SAFETY: the driver runs nothing.
-    let end = unsafe { bench.device.default_stream().launch(&kernel, &[], &Patient) };
+    let end = unsafe { bench.device.default_stream().launch(&kernel, &[], &Uninterruptible) };
     assert!(end.unwrap_err().to_string().contains("k fails with 2"));
     assert_eq!(bench.text(), "k prints 1\n");
     drop(kernel);
@@ -154,9 +157,9 @@ fn s21_an_event_tells_what_is_complete() {
     event.record(&stream).unwrap();
     // Work after the event is under way.
     launch(&stream, &kernel);
-    event.synchronize(&Patient).unwrap();
+    event.synchronize(&Uninterruptible).unwrap();
     assert_eq!(bench.text(), "k prints 1\n");
-    event.synchronize(&Patient).unwrap();
+    event.synchronize(&Uninterruptible).unwrap();
     assert_eq!(bench.text(), "");
     drop((kernel, stream, event));
     bench.finish();
@@ -171,12 +174,12 @@ fn s21_a_failure_seen_by_an_event_is_reported_once() {
     launch(&stream, &kernel);
     event.record(&stream).unwrap();
     launch(&stream, &kernel);
-    assert!(event.synchronize(&Patient).unwrap_err().to_string().contains("k fails with 1"));
-    event.synchronize(&Patient).unwrap();
-    stream.synchronize(&Patient).unwrap();
+    assert!(event.synchronize(&Uninterruptible).unwrap_err().to_string().contains("k fails with 1"));
+    event.synchronize(&Uninterruptible).unwrap();
+    stream.synchronize(&Uninterruptible).unwrap();
     bench.fails(2);
     launch(&stream, &kernel);
-    assert!(stream.synchronize(&Patient).unwrap_err().to_string().contains("k fails with 2"));
+    assert!(stream.synchronize(&Uninterruptible).unwrap_err().to_string().contains("k fails with 2"));
     drop((kernel, stream, event));
     bench.finish();
 }
@@ -190,7 +193,7 @@ fn s21_what_finds_no_room_is_counted() {
     for round in 0..2 {
         (0..room + 3).for_each(|n| bench.prints(n));
         launch(&stream, &kernel);
-        stream.synchronize(&Patient).unwrap();
+        stream.synchronize(&Uninterruptible).unwrap();
         let text = bench.text();
         assert!(text.contains(&format!("k prints {}\n(3 more lines were lost", room - 1)), "round {round}");
         assert_eq!(text.lines().count() as u64, room + 1);
@@ -208,7 +211,7 @@ fn s21_a_channel_that_fills_is_emptied_between_launches() {
         (0..1000).for_each(|_| bench.prints(n));
         launch(&stream, &kernel);
     }
-    stream.synchronize(&Patient).unwrap();
+    stream.synchronize(&Uninterruptible).unwrap();
     let text = bench.text();
     assert_eq!(text.lines().count(), 200_000, "no line is lost");
     assert!(text.ends_with("k prints 199\n"));
@@ -226,7 +229,7 @@ fn s21_a_stream_that_goes_leaves_its_failure_to_the_program() {
     launch(&stream, &kernel);
     drop(stream);
     assert_eq!(bench.text(), "k prints 1\n");
-    assert!(bench.device.synchronize(&Patient).unwrap_err().to_string().contains("k fails with 2"));
+    assert!(bench.device.synchronize(&Uninterruptible).unwrap_err().to_string().contains("k fails with 2"));
     drop(kernel);
     bench.finish();
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use octants_artifact::{Access, AccessAxis, AccessKind, Artifact, ScalarKind, SlotSum, TaskMeta};
 use octants_driver_recording::{Log, device, device_that, finish};
-use octants_runtime::{Buffer, Device, HostAccess, LoadedKernel, Patient, Pointer};
+use octants_runtime::{Buffer, Device, HostAccess, LoadedKernel, Pointer, Uninterruptible};
 
 const BUFFERS: usize = 3;
 
@@ -40,13 +40,15 @@ fn launch(device: &Device, kernel: &LoadedKernel, buffers: [&Buffer; BUFFERS], e
     let [a, b, c] = buffers.map(|b| b.ptr().unwrap());
     // SAFETY: the driver runs nothing.
     unsafe {
-        device.launch(device.default_stream(), kernel, &[a, b, c, elements.0, elements.1], &[], &Patient).unwrap();
+        device
+            .launch(device.default_stream(), kernel, &[a, b, c, elements.0, elements.1], &[], &Uninterruptible)
+            .unwrap();
     }
 }
 
 fn concurrent_device() -> (Device, Arc<Log>) {
     let (device, log) = device();
-    device.infer_concurrency(&Patient);
+    device.infer_concurrency(&Uninterruptible);
     (device, log)
 }
 
@@ -102,20 +104,20 @@ fn all_else_on_the_default_stream_is_behind_the_lanes_and_later_launches_behind_
     let on_stream = |to: &Buffer| {
         let [x, to] = [&x, to].map(|b| b.ptr().unwrap());
         // SAFETY: the driver runs nothing.
-        unsafe { stream.launch(&kernel, &[x, x, to, 0, 100], &Patient).unwrap() };
+        unsafe { stream.launch(&kernel, &[x, x, to, 0, 100], &Uninterruptible).unwrap() };
     };
     launch(&device, &kernel, [&x, &x, &y], (0, 100));
     launch(&device, &kernel, [&x, &x, &z], (0, 100));
     // A stream that waits for the default stream also waits for the launches on its lanes.
-    stream.wait_for(device.default_stream(), &Patient).unwrap();
+    stream.wait_for(device.default_stream(), &Uninterruptible).unwrap();
     on_stream(&y);
     // Launches also wait for the events that the default stream waits for.
-    device.default_stream().wait_for(&stream, &Patient).unwrap();
+    device.default_stream().wait_for(&stream, &Uninterruptible).unwrap();
     launch(&device, &kernel, [&x, &x, &z], (0, 100));
     assert_eq!(order(&log), [vec![], vec![false], vec![true, true], vec![true, true, true]]);
-    device.default_stream().fill(&y, 0, &[0; 4], 100, &Patient).unwrap();
+    device.default_stream().fill(&y, 0, &[0; 4], 100, &Uninterruptible).unwrap();
     launch(&device, &kernel, [&x, &x, &z], (0, 100));
-    y.wait(HostAccess::Read, &Patient).unwrap();
+    y.wait(HostAccess::Read, &Uninterruptible).unwrap();
     drop((kernel, x, y, z, stream));
     finish(device, &log);
 }
@@ -128,7 +130,7 @@ fn a_host_that_reads_waits_for_the_lane_that_writes() {
     launch(&device, &kernel, [&x, &x, &y], (0, 100));
     launch(&device, &kernel, [&x, &x, &z], (0, 100));
     log.take();
-    y.wait(HostAccess::Read, &Patient).unwrap();
+    y.wait(HostAccess::Read, &Uninterruptible).unwrap();
     assert_eq!(log.count("synchronize"), 1, "{:?}", log.calls());
     drop((kernel, x, y, z));
     finish(device, &log);
@@ -152,7 +154,7 @@ fn random_launches_keep_every_order_that_matters() {
         launch(&device, &kernel, used.map(|b| &buffers[b]), elements);
         made.push((used, elements));
         if random(40) == 0 {
-            device.default_stream().synchronize(&Patient).unwrap();
+            device.default_stream().synchronize(&Uninterruptible).unwrap();
         }
     }
     let launched = log.take_launched();
@@ -183,7 +185,7 @@ fn each_call_fails_once_and_nothing_is_lost() {
         let slots = |to: &Buffer| [x.ptr().unwrap(), x.ptr().unwrap(), to.ptr().unwrap(), 0, 100];
         // SAFETY: the driver runs nothing.
         let ends = [&y, &z, &y]
-            .map(|to| unsafe { device.launch(device.default_stream(), &kernel, &slots(to), &[], &Patient) });
+            .map(|to| unsafe { device.launch(device.default_stream(), &kernel, &slots(to), &[], &Uninterruptible) });
         let (failed, any) = (log.failed(), ends.iter().any(|e| e.is_err()));
         // The next launch works after any failure.
         log.fail_call(1 << 40);
@@ -200,7 +202,7 @@ fn each_call_fails_once_and_nothing_is_lost() {
 #[test]
 fn a_device_that_does_everything_at_once_takes_no_notice() {
     let (device, log) = device_that(octants_driver_recording::RecordingDriver::immediate);
-    device.infer_concurrency(&Patient);
+    device.infer_concurrency(&Uninterruptible);
     let kernel = kernel(&device);
     let x = device.allocate(400).unwrap();
     launch(&device, &kernel, [&x, &x, &x], (0, 100));
@@ -226,7 +228,7 @@ fn rounds_that_come_again_are_held_and_launched_as_one() {
         for n in 0..8 {
             round(&device, &kernel, of);
             if waits {
-                of[3].wait(HostAccess::Read, &Patient).unwrap();
+                of[3].wait(HostAccess::Read, &Uninterruptible).unwrap();
             }
             assert_eq!(log.take_launched().len(), 3, "round {n} is submitted where it ends");
         }
@@ -234,7 +236,7 @@ fn rounds_that_come_again_are_held_and_launched_as_one() {
         // A round that ends early is submitted, in order, when the host waits.
         launch(&device, &kernel, [of[0], of[0], of[1]], (0, 100));
         assert_eq!(log.take_launched().len(), 0);
-        of[1].wait(HostAccess::Read, &Patient).unwrap();
+        of[1].wait(HostAccess::Read, &Uninterruptible).unwrap();
         assert_eq!(log.take_launched().len(), 1);
         launch(&device, &kernel, [of[1], of[2], of[3]], (0, 100));
         assert_eq!(log.take_launched().len(), 1);
@@ -264,12 +266,12 @@ fn a_graph_of_a_round_keeps_the_order_that_matters() {
 fn what_is_held_comes_ahead_of_whatever_else_is_asked_for() {
     type Act = fn(&Device, &[Buffer; 4]);
     let acts: [Act; 7] = [
-        |device, _| device.synchronize(&Patient).unwrap(),
-        |device, _| device.default_stream().synchronize(&Patient).unwrap(),
-        |_, buffers| buffers[1].wait(HostAccess::Write, &Patient).unwrap(),
-        |device, buffers| device.default_stream().fill(&buffers[1], 0, &[0; 4], 100, &Patient).unwrap(),
+        |device, _| device.synchronize(&Uninterruptible).unwrap(),
+        |device, _| device.default_stream().synchronize(&Uninterruptible).unwrap(),
+        |_, buffers| buffers[1].wait(HostAccess::Write, &Uninterruptible).unwrap(),
+        |device, buffers| device.default_stream().fill(&buffers[1], 0, &[0; 4], 100, &Uninterruptible).unwrap(),
         |device, _| device.create_event(false).unwrap().record(device.default_stream()).unwrap(),
-        |device, _| device.create_stream(0).unwrap().wait_for(device.default_stream(), &Patient).unwrap(),
+        |device, _| device.create_stream(0).unwrap().wait_for(device.default_stream(), &Uninterruptible).unwrap(),
         |_, buffers| buffers[1].note_foreign_use(),
     ];
     for (n, act) in acts.into_iter().enumerate() {

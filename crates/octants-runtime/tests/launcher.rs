@@ -7,7 +7,7 @@ use std::cell::Cell;
 
 use octants_artifact::{Artifact, ScalarKind, Site, SiteKind, SitePart, TaskMeta};
 use octants_driver_recording::device;
-use octants_runtime::{Caller, ErrorKind, Failure, Patient};
+use octants_runtime::{Caller, ErrorKind, Failure, Uninterruptible};
 
 fn artifact(tasks: usize, frame_bytes: u64, results: usize) -> Artifact {
     let task = |n| TaskMeta { name: format!("task{n}"), ..TaskMeta::default() };
@@ -33,7 +33,7 @@ fn a_launch_makes_one_call_per_task_and_nothing_else() {
     log.take();
     for n in 0..3 {
         // SAFETY: the driver does not use arguments.
-        assert_eq!(unsafe { device.default_stream().launch(&kernel, &[4, n], &Patient) }.unwrap(), None);
+        assert_eq!(unsafe { device.default_stream().launch(&kernel, &[4, n], &Uninterruptible) }.unwrap(), None);
     }
     let mut expected = vec!["allocate 256 on 0".to_string()];
     for n in 0..3 {
@@ -46,8 +46,8 @@ fn a_launch_makes_one_call_per_task_and_nothing_else() {
     log.take();
     // SAFETY: as above.
     unsafe {
-        device.default_stream().launch(&small, &[0, 0], &Patient).unwrap();
-        device.default_stream().launch(&large, &[0, 0], &Patient).unwrap();
+        device.default_stream().launch(&small, &[0, 0], &Uninterruptible).unwrap();
+        device.default_stream().launch(&large, &[0, 0], &Uninterruptible).unwrap();
     }
     let calls = log.take();
     assert_eq!(
@@ -86,12 +86,12 @@ fn a_failure_is_reported_by_the_next_wait_and_once() {
     let kernel = device.load(&artifact(1, 0, 0)).unwrap();
     log.fail_task();
     // SAFETY: the driver does not use arguments.
-    unsafe { device.default_stream().launch(&kernel, &[0, 0], &Patient) }.unwrap();
-    let error = device.synchronize(&Patient).unwrap_err();
+    unsafe { device.default_stream().launch(&kernel, &[0, 0], &Uninterruptible) }.unwrap();
+    let error = device.synchronize(&Uninterruptible).unwrap_err();
     let failure = Failure { kernel: "k".into(), message: "5".into(), location: "a.py:1".into(), stream: 0, race: None };
     assert_eq!(*error.kind(), ErrorKind::Assertion(failure));
     assert_eq!(error.to_string(), "5\n  in kernel `k` at a.py:1");
-    device.synchronize(&Patient).unwrap();
+    device.synchronize(&Uninterruptible).unwrap();
 }
 
 #[test]
@@ -101,10 +101,10 @@ fn errors_of_calls_come_back_and_leave_the_stream_usable() {
     // Behind the allocation of the result's memory.
     log.fail_call(1);
     // SAFETY: the driver does not use arguments.
-    let error = unsafe { device.default_stream().launch(&kernel, &[0, 0], &Patient) }.unwrap_err();
+    let error = unsafe { device.default_stream().launch(&kernel, &[0, 0], &Uninterruptible) }.unwrap_err();
     assert_eq!(error.to_string(), "launch failed with code 7 (INJECTED) while launch 0 [0, 0] number 0 on 0");
     // SAFETY: as above.
-    assert!(unsafe { device.default_stream().launch(&kernel, &[0, 0], &Patient) }.is_ok());
+    assert!(unsafe { device.default_stream().launch(&kernel, &[0, 0], &Uninterruptible) }.is_ok());
     let held = device.allocate(1000).unwrap();
     let error = device.allocate(1 << 40).unwrap_err();
     assert_eq!(
@@ -121,15 +121,18 @@ fn copies_are_checked_against_buffers_and_devices() {
     let stream = device.default_stream();
     let (a, b, foreign) = (device.allocate(16).unwrap(), device.allocate(16).unwrap(), other.allocate(16).unwrap());
     log.take();
-    stream.write(&a, 8, &[0; 8], &Patient).unwrap();
-    stream.copy(&b, 0, &a, 8, 8, &Patient).unwrap();
-    stream.read(&b, 0, &mut [0; 16], &Patient).unwrap();
+    stream.write(&a, 8, &[0; 8], &Uninterruptible).unwrap();
+    stream.copy(&b, 0, &a, 8, 8, &Uninterruptible).unwrap();
+    stream.read(&b, 0, &mut [0; 16], &Uninterruptible).unwrap();
     let expected =
         ["copy_to_device 8 on 0", "synchronize 0", "copy_on_device 8 on 0", "copy_to_host 16 on 0", "synchronize 0"];
     assert_eq!(log.take(), expected);
-    assert!(matches!(stream.write(&a, 9, &[0; 8], &Patient).unwrap_err().kind(), ErrorKind::OutOfRange { .. }));
-    assert!(matches!(stream.copy(&a, 0, &b, 16, 1, &Patient).unwrap_err().kind(), ErrorKind::OutOfRange { .. }));
-    let error = stream.copy(&a, 0, &foreign, 0, 1, &Patient).unwrap_err();
+    assert!(matches!(stream.write(&a, 9, &[0; 8], &Uninterruptible).unwrap_err().kind(), ErrorKind::OutOfRange { .. }));
+    assert!(matches!(
+        stream.copy(&a, 0, &b, 16, 1, &Uninterruptible).unwrap_err().kind(),
+        ErrorKind::OutOfRange { .. }
+    ));
+    let error = stream.copy(&a, 0, &foreign, 0, 1, &Uninterruptible).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::ForeignDevice { .. }));
     assert!(log.take().is_empty());
 }
@@ -140,11 +143,11 @@ fn everything_is_given_back() {
     let kernel = device.load(&artifact(2, 64, 20)).unwrap();
     let buffers: Vec<_> = (1..10).map(|n| device.allocate(n * 8).unwrap()).collect();
     // SAFETY: the driver does not use arguments.
-    unsafe { device.default_stream().launch(&kernel, &[0, 0], &Patient) }.unwrap();
+    unsafe { device.default_stream().launch(&kernel, &[0, 0], &Uninterruptible) }.unwrap();
     let (stream, pinned) = (device.default_stream().clone(), buffers[3].pin().unwrap());
     drop(buffers);
     log.take();
-    device.close(&Patient).unwrap();
+    device.close(&Uninterruptible).unwrap();
     assert_eq!(log.take(), ["synchronize 0", "synchronize 0", "close"]);
     drop(device);
     drop(kernel);

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use octants_artifact::{Artifact, TaskMeta};
 use octants_driver_recording::{Log, RecordingDriver};
-use octants_runtime::{Buffer, CopiedRange, Device, DeviceConfig, ErrorKind, LoadedKernel, Patient, Pointer, Stream};
+use octants_runtime::{
+    Buffer, CopiedRange, Device, DeviceConfig, ErrorKind, LoadedKernel, Pointer, Stream, Uninterruptible,
+};
 
 fn devices() -> ([Device; 2], Arc<Log>) {
     let log = Arc::new(Log::default());
@@ -30,7 +32,7 @@ fn kernel(device: &Device, name: &str) -> LoadedKernel {
 
 fn launch(on: &Stream, kernel: &LoadedKernel, buffer: &Buffer) {
     // SAFETY: the argument is the buffer's address, and the driver runs nothing.
-    unsafe { on.launch(kernel, &[buffer.ptr().unwrap()], &Patient) }.unwrap();
+    unsafe { on.launch(kernel, &[buffer.ptr().unwrap()], &Uninterruptible) }.unwrap();
 }
 
 const ALL: [CopiedRange; 2] = [CopiedRange { to: 0, from: 64, bytes: 64 }, CopiedRange { to: 64, from: 0, bytes: 64 }];
@@ -43,10 +45,10 @@ fn a_copy_comes_behind_what_uses_the_memory_and_later_work_behind_the_copy() {
         let (before, user, after) = (kernel(&there, "before"), kernel(&here, "user"), kernel(&there, "after"));
         let side = there.create_stream(0).unwrap();
         let stream = on_stream.then(|| here.create_stream(0).unwrap());
-        from.write(0, &[7; 128], &Patient).unwrap();
+        from.write(0, &[7; 128], &Uninterruptible).unwrap();
         launch(&side, &before, &from);
         log.take();
-        let copied = here.copy_between((&to, stream.as_ref()), (&there, &from), &ALL, &Patient).unwrap();
+        let copied = here.copy_between((&to, stream.as_ref()), (&there, &from), &ALL, &Uninterruptible).unwrap();
         assert!(copied);
         assert_eq!(log.count("copy_from_peer"), 2);
         launch(stream.as_ref().unwrap_or(here.default_stream()), &user, &to);
@@ -59,8 +61,8 @@ fn a_copy_comes_behind_what_uses_the_memory_and_later_work_behind_the_copy() {
         drop((to, from));
         assert_eq!(log.mistakes(), [""; 0]);
         drop((side, stream, before, user, after));
-        here.close(&Patient).unwrap();
-        there.close(&Patient).unwrap();
+        here.close(&Uninterruptible).unwrap();
+        there.close(&Uninterruptible).unwrap();
         assert_eq!((log.mistakes(), log.leaks()), (vec![], vec![]));
     }
 }
@@ -73,10 +75,10 @@ fn what_fails_on_the_way_leaves_nothing_in_disorder() {
         let user = kernel(&there, "user");
         launch(there.default_stream(), &user, &from);
         log.fail_call(n);
-        let end = here.copy_between((&to, None), (&there, &from), &ALL, &Patient);
+        let end = here.copy_between((&to, None), (&there, &from), &ALL, &Uninterruptible);
         let failed = log.failed();
         drop((to, from, user));
-        let _ = (here.close(&Patient), there.close(&Patient));
+        let _ = (here.close(&Uninterruptible), there.close(&Uninterruptible));
         assert_eq!((log.mistakes(), log.leaks()), (vec![], vec![]), "{n}: {failed:?}");
         if failed.is_none() || end.is_ok() {
             assert!(n > 5 && end.is_ok(), "{n}");
@@ -91,7 +93,7 @@ fn wrong_buffers_streams_and_ranges_are_refused() {
     let ([here, there], log) = devices();
     let (to, from) = (here.allocate(128).unwrap(), there.allocate(128).unwrap());
     let refused = |to: &Buffer, stream: Option<&Stream>, from: &Buffer, ranges: &[CopiedRange]| {
-        here.copy_between((to, stream), (&there, from), ranges, &Patient).unwrap_err()
+        here.copy_between((to, stream), (&there, from), ranges, &Uninterruptible).unwrap_err()
     };
     log.take();
     assert!(matches!(refused(&from, None, &from, &ALL).kind(), ErrorKind::ForeignDevice { what: "array" }));
@@ -117,9 +119,9 @@ fn a_stream_waits_for_what_is_queued_on_another_device() {
             let event = there.create_event(false).unwrap();
             event.record(&side).unwrap();
             assert!(!event.is_of_device_of(&waiting));
-            event.wait(&waiting, &Patient).unwrap();
+            event.wait(&waiting, &Uninterruptible).unwrap();
         } else {
-            waiting.wait_for(&side, &Patient).unwrap();
+            waiting.wait_for(&side, &Uninterruptible).unwrap();
         }
         // The host does not wait.
         assert_eq!(log.count("synchronize"), 0);
@@ -132,10 +134,10 @@ fn a_stream_waits_for_what_is_queued_on_another_device() {
         let refused = event.record(&waiting).unwrap_err();
         assert!(matches!(refused.kind(), ErrorKind::ForeignDevice { what: "stream" }));
         drop((own, other, before, after, early, waiting, side, event));
-        there.close(&Patient).unwrap();
-        let gone = here.default_stream().wait_for(there.default_stream(), &Patient).unwrap_err();
+        there.close(&Uninterruptible).unwrap();
+        let gone = here.default_stream().wait_for(there.default_stream(), &Uninterruptible).unwrap_err();
         assert!(matches!(gone.kind(), ErrorKind::ProgramGone { .. }));
-        here.close(&Patient).unwrap();
+        here.close(&Uninterruptible).unwrap();
         assert_eq!((log.mistakes(), log.leaks()), (vec![], vec![]));
     }
 }
@@ -152,7 +154,7 @@ fn a_copy_on_a_stream_keeps_the_host_and_other_streams_from_no_work() {
     launch(&stream, &write, &to);
     log.take_launched();
     log.take();
-    assert!(here.copy_between((&to, Some(&stream)), (&there, &from), &ALL, &Patient).unwrap());
+    assert!(here.copy_between((&to, Some(&stream)), (&there, &from), &ALL, &Uninterruptible).unwrap());
     assert_eq!(log.count("synchronize"), 0);
     launch(&reads, &kernel(&there, "overwrite"), &from);
     launch(&idle, &kernel(&there, "apart"), &own);
@@ -161,7 +163,7 @@ fn a_copy_on_a_stream_keeps_the_host_and_other_streams_from_no_work() {
     // Of two writers without an order one would be a mistake.
     assert_eq!(log.mistakes(), [""; 0]);
     drop((to, from, own, user, write, stream, reads, idle, late));
-    here.close(&Patient).unwrap();
-    there.close(&Patient).unwrap();
+    here.close(&Uninterruptible).unwrap();
+    there.close(&Uninterruptible).unwrap();
     assert_eq!((log.mistakes(), log.leaks()), (vec![], vec![]));
 }

@@ -4,7 +4,7 @@
 
 use octants_artifact::{Artifact, TaskMeta, graph_of_groups};
 use octants_driver_recording::{Log, device, finish};
-use octants_runtime::{Device, Lane, LoadedKernel, Patient, Result, Stream};
+use octants_runtime::{Device, Lane, LoadedKernel, Result, Stream, Uninterruptible};
 
 const END: u64 = u64::MAX;
 
@@ -17,7 +17,7 @@ fn load(device: &Device, name: &str, groups: &[Option<u32>]) -> LoadedKernel {
 
 fn launch(stream: &Stream, kernel: &LoadedKernel) -> Result<()> {
     // SAFETY: the driver runs nothing.
-    unsafe { stream.launch(kernel, &[], &Patient) }.map(|_| ())
+    unsafe { stream.launch(kernel, &[], &Uninterruptible) }.map(|_| ())
 }
 
 /// Calls of a launch, by name, once everything it needs is there.
@@ -41,7 +41,7 @@ fn two_events_more_per_task_while_it_is_on_and_none_otherwise() {
     // Events are created until one is released.
     let pooled = calls(&log, || {
         once();
-        profiler.resolve(&Patient).unwrap();
+        profiler.resolve(&Uninterruptible).unwrap();
         log.take();
         once();
     });
@@ -64,7 +64,7 @@ fn users_of_the_profiler_are_counted() {
     launch(&stream, &kernel).unwrap();
     profiler.stop();
     launch(&stream, &kernel).unwrap();
-    profiler.resolve(&Patient).unwrap();
+    profiler.resolve(&Uninterruptible).unwrap();
     assert_eq!(profiler.spans(0, END).0.len(), 1);
     drop((kernel, stream));
     finish(device, &log);
@@ -80,14 +80,14 @@ fn tasks_have_lanes_and_come_behind_what_they_waited_for() {
     profiler.start().unwrap();
     launch(&a, &one).unwrap(); // 0
     // `b` passes on its own dependencies.
-    b.wait_for(&a, &Patient).unwrap();
-    c.wait_for(&b, &Patient).unwrap();
+    b.wait_for(&a, &Uninterruptible).unwrap();
+    c.wait_for(&b, &Uninterruptible).unwrap();
     launch(&c, &one).unwrap(); // 1
     launch(&c, &one).unwrap(); // 2
     launch(&a, &forked).unwrap(); // 3 on a worker, 4
     launch(&a, &one).unwrap(); // 5
     let end = profiler.stop();
-    profiler.resolve(&Patient).unwrap();
+    profiler.resolve(&Uninterruptible).unwrap();
     let (mut spans, dropped) = profiler.spans(0, end);
     spans.sort_by_key(|s| s.id);
     let lanes = profiler.lanes();
@@ -110,7 +110,7 @@ fn tasks_have_lanes_and_come_behind_what_they_waited_for() {
     let counts: Vec<_> = totals.iter().map(|(n, t)| (n.as_str(), t.launches.count, t.tasks.len())).collect();
     assert_eq!(counts, [("forked", 1, 2), ("one", 4, 1)]);
     assert_eq!(totals[0].1.tasks[1].0, "forked_1_range");
-    assert_eq!(profiler.clear(&Patient).unwrap(), 6);
+    assert_eq!(profiler.clear(&Uninterruptible).unwrap(), 6);
     assert!(profiler.totals().is_empty());
     drop((one, forked, a, b, c));
     finish(device, &log);
@@ -132,7 +132,7 @@ fn without_anyone_asking_times_are_read_and_events_used_again() {
     // Of 20,000 launches no more than about 2,500 are unread at one time.
     let created = log.count("create_event");
     assert!(created < 2 * 3_000, "{created} events");
-    profiler.resolve(&Patient).unwrap();
+    profiler.resolve(&Uninterruptible).unwrap();
     assert_eq!(profiler.totals()[0].1.launches.count, 20_000);
     drop((kernel, stream));
     finish(device, &log);
@@ -163,11 +163,11 @@ fn a_failure_of_any_call_gives_everything_back() {
             .start()
             .and_then(|_| launch(&stream, &kernel))
             .and_then(|()| launch(&stream, &kernel))
-            .and_then(|()| profiler.resolve(&Patient));
+            .and_then(|()| profiler.resolve(&Uninterruptible));
         let failed = log.failed();
         assert_eq!(end.is_err(), failed.is_some(), "{n}: {failed:?}, {end:?}");
         drop((kernel, stream));
-        let _ = device.close(&Patient);
+        let _ = device.close(&Uninterruptible);
         drop(device);
         assert_eq!(log.leaks(), Vec::<String>::new(), "call {n}, {failed:?}");
         assert_eq!(log.mistakes(), Vec::<String>::new(), "call {n}, {failed:?}");
@@ -191,10 +191,10 @@ fn a_captured_stream_is_not_measured() {
     let calls = log.take();
     log.capture(None);
     assert!(!calls.iter().any(|c| c.starts_with("record_event")), "{calls:?}");
-    device.profiler().resolve(&Patient).unwrap();
+    device.profiler().resolve(&Uninterruptible).unwrap();
     assert_eq!(device.profiler().spans(0, END).0.len(), 1);
     drop((kernel, stream));
-    device.close(&Patient).unwrap();
+    device.close(&Uninterruptible).unwrap();
     drop(device);
     assert_eq!((log.mistakes(), log.leaks()), (vec![], vec!["stream 99".into()]), "the stream is someone else's");
 }

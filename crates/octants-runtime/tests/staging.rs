@@ -7,7 +7,7 @@ use std::cell::Cell;
 
 use octants_artifact::{Artifact, ScalarKind, TaskMeta, graph_of_groups};
 use octants_driver_recording::{Log, RecordingDriver, device, device_that, finish};
-use octants_runtime::{Caller, Device, ErrorKind, HostArray, LoadedKernel, Patient, Pointer, Stream};
+use octants_runtime::{Caller, Device, ErrorKind, HostArray, LoadedKernel, Pointer, Stream, Uninterruptible};
 
 type Setting = fn(RecordingDriver) -> RecordingDriver;
 
@@ -43,7 +43,7 @@ fn launch(
     let at = |slot| arrays.iter().find(|a| a.slot == slot).map_or(0, |a| a.low);
     log.take();
     // SAFETY: the driver runs nothing; the arrays are alive.
-    unsafe { stream.launch_with(kernel, &[at(0), at(1), 77], arrays, &Patient)? };
+    unsafe { stream.launch_with(kernel, &[at(0), at(1), 77], arrays, &Uninterruptible)? };
     let call = log.calls().into_iter().find(|c| c.starts_with("launch")).unwrap();
     let slots = call.split(['[', ']']).nth(1).unwrap();
     Ok(slots.split(", ").map(|s| s.parse().unwrap()).collect())
@@ -141,7 +141,7 @@ fn s16_memory_of_the_hosts_that_no_one_describes_is_waited_for() {
         let (kernel, stream) = (kernel(&device, 0), device.create_stream(0).unwrap());
         let host = [0u64; 8];
         // SAFETY: the driver runs nothing.
-        unsafe { stream.launch(&kernel, &[0, host.as_ptr() as u64, 0], &Patient) }.unwrap();
+        unsafe { stream.launch(&kernel, &[0, host.as_ptr() as u64, 0], &Uninterruptible) }.unwrap();
         // A device that cannot reach the host's memory was given memory of another library on the same device.
         assert_eq!(log.count("synchronize"), waits);
         drop((kernel, stream));
@@ -217,7 +217,7 @@ fn s17_arguments_too_many_to_travel_by_value_are_copied_to_the_frame_on_the_stre
     for round in 0..4u64 {
         for (k, stream) in streams.iter().enumerate() {
             // SAFETY: the driver runs nothing.
-            unsafe { stream.launch(&kernel, &[0, 0, 10 * round + k as u64], &Patient) }.unwrap();
+            unsafe { stream.launch(&kernel, &[0, 0, 10 * round + k as u64], &Uninterruptible) }.unwrap();
             let place = log.last_args_at().unwrap();
             // 60 bytes of frame come first.
             assert_eq!(log.memory(place).unwrap()[16..24], (10 * round + k as u64).to_ne_bytes());
@@ -231,7 +231,7 @@ fn s17_arguments_too_many_to_travel_by_value_are_copied_to_the_frame_on_the_stre
     let (other, other_log) = device_that(|d| d.with_max_argument_bytes(24));
     let fits = self::kernel(&other, 0);
     // SAFETY: as above.
-    unsafe { other.default_stream().launch(&fits, &[0, 0, 1], &Patient) }.unwrap();
+    unsafe { other.default_stream().launch(&fits, &[0, 0, 1], &Uninterruptible) }.unwrap();
     assert_eq!((other_log.last_args_at(), other_log.count("copy_to_device")), (None, 0));
     drop((kernel, streams, fits));
     finish(device, &log);
@@ -245,18 +245,18 @@ fn s2_s16_uploads_fills_and_copies_are_queued() {
     let (a, b) = (device.allocate(300_000).unwrap(), device.allocate(300_000).unwrap());
     let bytes = |buffer: &octants_runtime::Buffer| log.memory(buffer.ptr().unwrap()).unwrap();
     let mut host = vec![7u8; 1000];
-    stream.upload(&a, 500, &host, &Patient).unwrap();
+    stream.upload(&a, 500, &host, &Uninterruptible).unwrap();
     host.fill(8);
     assert_eq!(bytes(&a)[499..1501], [&[0][..], &[7; 1000], &[0]].concat());
     for (size, count) in [(1, 1), (3, 5), (12, 25_000), (4, 75_000), (100_000, 3)] {
         let element: Vec<u8> = (0..size).map(|i| (i % 251) as u8 + 1).collect();
-        stream.fill(&a, 0, &element, count, &Patient).unwrap();
+        stream.fill(&a, 0, &element, count, &Uninterruptible).unwrap();
         assert_eq!(bytes(&a)[..size * count as usize], element.repeat(count as usize));
     }
     let copies = || log.count("copy_to_device") + log.count("copy_on_device");
     let (before, calls) = (copies(), log.count("fill"));
     for element in [&[5, 5, 5][..], &[1, 2, 3, 4, 1, 2, 3, 4], &[1, 2, 1, 2, 1, 2]] {
-        stream.fill(&a, 4, element, 1000, &Patient).unwrap();
+        stream.fill(&a, 4, element, 1000, &Uninterruptible).unwrap();
         assert_eq!(bytes(&a)[4..4 + 1000 * element.len()], element.repeat(1000));
     }
     assert_eq!(
@@ -264,17 +264,17 @@ fn s2_s16_uploads_fills_and_copies_are_queued() {
         (calls + 3, before),
         "what repeats after one, two or four bytes is one call"
     );
-    stream.fill(&a, 2, &[1, 2, 3, 4], 1000, &Patient).unwrap();
+    stream.fill(&a, 2, &[1, 2, 3, 4], 1000, &Uninterruptible).unwrap();
     assert_eq!((bytes(&a)[2..4002].to_vec(), log.count("fill")), ([1, 2, 3, 4].repeat(1000), calls + 3), "not aligned");
-    stream.copy(&b, 0, &a, 0, 300_000, &Patient).unwrap();
+    stream.copy(&b, 0, &a, 0, 300_000, &Uninterruptible).unwrap();
     assert_eq!(bytes(&b), bytes(&a));
-    assert!(stream.fill(&a, 8, &[1], 300_000, &Patient).is_err());
-    assert!(stream.upload(&a, 299_999, &[1, 2], &Patient).is_err());
+    assert!(stream.fill(&a, 8, &[1], 300_000, &Uninterruptible).is_err());
+    assert!(stream.upload(&a, 299_999, &[1, 2], &Uninterruptible).is_err());
     assert_eq!(log.count("synchronize"), 0, "the host waits for nothing");
     // Freed after these uses. Each is recorded separately.
     let others = [(); 2].map(|()| device.allocate(64).unwrap());
-    stream.upload(&others[0], 0, &[1; 64], &Patient).unwrap();
-    stream.fill(&others[1], 0, &[1; 8], 8, &Patient).unwrap();
+    stream.upload(&others[0], 0, &[1; 64], &Uninterruptible).unwrap();
+    stream.fill(&others[1], 0, &[1; 8], 8, &Uninterruptible).unwrap();
     drop((a, b, others));
     assert_eq!(log.count("synchronize"), 0);
     drop(stream);
@@ -291,7 +291,7 @@ fn s7_a_captured_stream_is_not_waited_for() {
         assert!(text.contains("a stream that is being captured into a graph cannot"), "{text}");
     };
     // SAFETY: the driver runs nothing, in all launches below.
-    let run = |kernel: &LoadedKernel| unsafe { stream.launch(kernel, &[0, 0, 0], &Patient) }.map(drop);
+    let run = |kernel: &LoadedKernel| unsafe { stream.launch(kernel, &[0, 0, 0], &Uninterruptible) }.map(drop);
     log.capture(Some(4711));
     run(&plain).unwrap();
     assert!(log.take().iter().all(|c| !c.starts_with("allocate") || c.ends_with("for all")), "no part of the graph");
@@ -300,16 +300,16 @@ fn s7_a_captured_stream_is_not_waited_for() {
     log.capture(Some(4711));
     run(&plain).unwrap();
     refused(run(&with_result));
-    refused(stream.synchronize(&Patient));
+    refused(stream.synchronize(&Uninterruptible));
     refused(launch(&stream, &log, &plain, &[array(0, &[1], false)]).map(drop));
     let buffer = device.allocate(8).unwrap();
-    refused(stream.upload(&buffer, 0, &[1], &Patient));
-    refused(stream.fill(&buffer, 0, &[1, 2, 3, 4, 5, 6, 7, 8], 1, &Patient));
-    stream.fill(&buffer, 0, &[1, 2, 3, 4], 2, &Patient).unwrap();
+    refused(stream.upload(&buffer, 0, &[1], &Uninterruptible));
+    refused(stream.fill(&buffer, 0, &[1, 2, 3, 4, 5, 6, 7, 8], 1, &Uninterruptible));
+    stream.fill(&buffer, 0, &[1, 2, 3, 4], 2, &Uninterruptible).unwrap();
     log.capture(None);
     // The driver treats captured work as executed. Its end is known once that of later work is.
     run(&plain).unwrap();
     drop((plain, with_result, stream, buffer));
-    device.close(&Patient).unwrap();
+    device.close(&Uninterruptible).unwrap();
     assert_eq!(log.mistakes(), Vec::<String>::new());
 }

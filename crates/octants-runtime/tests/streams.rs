@@ -8,7 +8,7 @@ use std::cell::Cell;
 use octants_artifact::{Artifact, ScalarKind, Site, SiteKind, TaskMeta, graph_of_groups};
 use octants_driver_recording::{RecordingDriver, device, device_that, finish};
 use octants_runtime::{
-    Buffer, Caller, Device, ErrorKind, HostAccess, LoadedKernel, Patient, Pointer, Result, Results, Stream,
+    Buffer, Caller, Device, ErrorKind, HostAccess, LoadedKernel, Pointer, Result, Results, Stream, Uninterruptible,
 };
 
 /// Tasks with these groups; slots 0 and 1 hold addresses, the second is written.
@@ -40,7 +40,7 @@ fn launch(
 ) -> Result<Option<Results>> {
     let address = |b: Option<&Buffer>| b.map_or(0, |b| b.ptr().unwrap());
     // SAFETY: the driver runs nothing.
-    unsafe { stream.launch(kernel, &[address(read), address(written)], &Patient) }
+    unsafe { stream.launch(kernel, &[address(read), address(written)], &Uninterruptible) }
 }
 
 const FOUR: [Option<u32>; 6] = [None, Some(0), Some(0), Some(1), Some(2), Some(3)];
@@ -214,7 +214,7 @@ fn s19_a_host_read_waits_for_the_writers_stream_alone() {
     launch(&other, &kernel, None, Some(&b)).unwrap();
     let waits = |access| {
         log.take();
-        a.wait(access, &Patient).unwrap();
+        a.wait(access, &Uninterruptible).unwrap();
         let mut calls = log.take();
         calls.sort();
         calls
@@ -233,22 +233,22 @@ fn s21_a_failure_is_reported_once_with_its_stream() {
     let (one, two) = (device.create_stream(0).unwrap(), device.create_stream(0).unwrap());
     log.fail_task();
     launch(&two, &kernel, None, None).unwrap();
-    one.synchronize(&Patient).unwrap();
-    device.default_stream().synchronize(&Patient).unwrap();
-    let error = two.synchronize(&Patient).unwrap_err();
+    one.synchronize(&Uninterruptible).unwrap();
+    device.default_stream().synchronize(&Uninterruptible).unwrap();
+    let error = two.synchronize(&Uninterruptible).unwrap_err();
     assert_eq!(error.to_string(), "assertion failed\n  in kernel `k` at a.py:1, on stream 2");
-    two.synchronize(&Patient).unwrap();
+    two.synchronize(&Uninterruptible).unwrap();
     // An event covers its stream. The program covers all streams, including destroyed ones.
     let event = device.create_event(false).unwrap();
     log.fail_task();
     launch(&one, &kernel, None, None).unwrap();
     event.record(&one).unwrap();
-    assert!(matches!(event.synchronize(&Patient).unwrap_err().kind(), ErrorKind::Assertion(_)));
+    assert!(matches!(event.synchronize(&Uninterruptible).unwrap_err().kind(), ErrorKind::Assertion(_)));
     log.fail_task();
     launch(&one, &kernel, None, None).unwrap();
     drop(one);
-    assert!(matches!(device.synchronize(&Patient).unwrap_err().kind(), ErrorKind::Assertion(_)));
-    device.synchronize(&Patient).unwrap();
+    assert!(matches!(device.synchronize(&Uninterruptible).unwrap_err().kind(), ErrorKind::Assertion(_)));
+    device.synchronize(&Uninterruptible).unwrap();
     drop((kernel, two, event));
     finish(device, &log);
 }
@@ -261,11 +261,11 @@ fn s5_s6_streams_outlive_their_program_harmlessly() {
     let a = device.allocate(64).unwrap();
     launch(&stream, &kernel, None, Some(&a)).unwrap();
     event.record(&stream).unwrap();
-    device.close(&Patient).unwrap();
+    device.close(&Uninterruptible).unwrap();
     let gone = |e: octants_runtime::DeviceError| assert!(matches!(e.kind(), ErrorKind::ProgramGone { .. }), "{e}");
     gone(event.record(&stream).unwrap_err());
-    gone(event.synchronize(&Patient).unwrap_err());
-    gone(stream.synchronize(&Patient).unwrap_err());
+    gone(event.synchronize(&Uninterruptible).unwrap_err());
+    gone(stream.synchronize(&Uninterruptible).unwrap_err());
     gone(stream.query().unwrap_err());
     gone(device.create_stream(0).unwrap_err());
     let (other, other_log) = self::device();
@@ -288,7 +288,7 @@ fn s7_handles_of_our_own_streams_are_those_streams() {
     assert_eq!(log.count("destroy_stream"), 0, "someone else's stream is not ours to destroy");
     drop(stream);
     assert_eq!(log.count("destroy_stream"), 1);
-    device.close(&Patient).unwrap();
+    device.close(&Uninterruptible).unwrap();
     assert_eq!(log.mistakes(), Vec::<String>::new());
 }
 
@@ -300,17 +300,17 @@ fn s1_s4_handles_queries_and_waits() {
     let (event, timed) = (device.create_event(false).unwrap(), device.create_event(true).unwrap());
     assert!(one.handle() != 0 && two.handle() != one.handle() && event.handle() != timed.handle());
     assert!(one.query().unwrap() && event.query().unwrap(), "nothing is queued, nothing recorded");
-    event.wait(&two, &Patient).unwrap();
+    event.wait(&two, &Uninterruptible).unwrap();
     launch(&one, &kernel, None, None).unwrap();
     event.record(&one).unwrap();
     assert!(!one.query().unwrap() && !event.query().unwrap() && two.query().unwrap());
-    two.wait_for(&one, &Patient).unwrap();
-    two.wait_for(&two, &Patient).unwrap();
+    two.wait_for(&one, &Uninterruptible).unwrap();
+    two.wait_for(&two, &Uninterruptible).unwrap();
     launch(&two, &kernel, None, None).unwrap();
     // A wait for the second includes the first.
-    two.synchronize(&Patient).unwrap();
+    two.synchronize(&Uninterruptible).unwrap();
     assert!(one.query().unwrap() && event.query().unwrap());
-    let asked = |a: &octants_runtime::Event, b| a.elapsed_ms(b, &Patient).map_err(|e| e.to_string());
+    let asked = |a: &octants_runtime::Event, b| a.elapsed_ms(b, &Uninterruptible).map_err(|e| e.to_string());
     let timing = "elapsed_ms() needs events with timing: create them with create_event(timing=True)";
     assert_eq!(asked(&event, &timed), Err(timing.into()));
     assert_eq!(asked(&timed, &timed), Err("elapsed_ms() needs two recorded events: call record() on both".into()));
@@ -333,13 +333,13 @@ fn s8_without_streams_every_call_works_and_all_is_done_in_order() {
     launch(&one, &kernel, None, Some(&a)).unwrap();
     assert!(one.query().unwrap(), "a launch returns with its work done");
     to.record(&one).unwrap();
-    to.wait(&two, &Patient).unwrap();
-    two.wait_for(&one, &Patient).unwrap();
+    to.wait(&two, &Uninterruptible).unwrap();
+    two.wait_for(&one, &Uninterruptible).unwrap();
     launch(&two, &kernel, Some(&a), None).unwrap();
-    assert!(to.query().unwrap() && from.elapsed_ms(&to, &Patient).is_ok());
-    to.synchronize(&Patient).unwrap();
-    two.synchronize(&Patient).unwrap();
-    a.wait(HostAccess::Write, &Patient).unwrap();
+    assert!(to.query().unwrap() && from.elapsed_ms(&to, &Uninterruptible).is_ok());
+    to.synchronize(&Uninterruptible).unwrap();
+    two.synchronize(&Uninterruptible).unwrap();
+    a.wait(HostAccess::Write, &Uninterruptible).unwrap();
     let calls = log.take();
     let launches: Vec<_> = calls.iter().filter(|c| c.starts_with("launch")).collect();
     let tasks: Vec<_> = launches.iter().map(|c| c.split(' ').nth(1).unwrap()).collect();
@@ -368,7 +368,7 @@ fn s23_without_ordered_memory_frees_still_come_behind_every_use() {
         let b = device.allocate(4096).unwrap();
         launch(&streams[0], &plain, None, Some(&b)).unwrap();
         event.record(&streams[0]).unwrap();
-        event.wait(&streams[1], &Patient).unwrap();
+        event.wait(&streams[1], &Uninterruptible).unwrap();
         launch(&streams[1], &plain, Some(&b), None).unwrap();
     }
     // Frames grow, which exchanges memory that queued work uses.

@@ -7,7 +7,9 @@ use std::cell::Cell;
 
 use octants_artifact::{Artifact, Condition, GraphPart, ScalarKind, Site, SiteKind, TaskMeta};
 use octants_driver_recording::{Log, Message, RecordingDriver, device_that, finish};
-use octants_runtime::{Buffer, Caller, Device, ErrorKind, HostArray, LoadedKernel, Patient, Pointer, Result, Stream};
+use octants_runtime::{
+    Buffer, Caller, Device, ErrorKind, HostArray, LoadedKernel, Pointer, Result, Stream, Uninterruptible,
+};
 
 type Setting = fn(RecordingDriver) -> RecordingDriver;
 
@@ -41,7 +43,7 @@ fn repeat(condition: Condition, body: Vec<GraphPart>) -> GraphPart {
 
 fn launch(stream: &Stream, kernel: &LoadedKernel, flag: &Buffer) -> Result<()> {
     // SAFETY: the driver runs nothing.
-    unsafe { stream.launch(kernel, &[flag.ptr().unwrap()], &Patient) }.map(|_| ())
+    unsafe { stream.launch(kernel, &[flag.ptr().unwrap()], &Uninterruptible) }.map(|_| ())
 }
 
 /// The tasks that were launched, and the numbers of their launches.
@@ -159,7 +161,8 @@ fn a_choice_runs_one_side_and_a_launch_ends_at_a_checkpoint_and_resumes_there() 
         let args = [flag.ptr().unwrap()];
         let from = |label| {
             // SAFETY: the driver runs nothing.
-            let end = unsafe { device.default_stream().launch_from(&kernel, &args, &[], label, &Patient) }.unwrap();
+            let end =
+                unsafe { device.default_stream().launch_from(&kernel, &args, &[], label, &Uninterruptible) }.unwrap();
             (end, tasks(&log).into_iter().map(|t| t.0).collect::<Vec<_>>())
         };
         assert_eq!(from(None), (None, whole("t2").map(String::from).to_vec()));
@@ -183,7 +186,7 @@ fn a_device_that_decides_about_checkpoints_says_where_a_launch_ended_and_the_hos
     let from = |label| {
         log.take();
         // SAFETY: the driver runs nothing.
-        let end = unsafe { device.default_stream().launch_from(&kernel, &args, &[], label, &Patient) }.unwrap();
+        let end = unsafe { device.default_stream().launch_from(&kernel, &args, &[], label, &Uninterruptible) }.unwrap();
         (end, log.take().iter().filter(|c| c.starts_with("launch_as_one")).count())
     };
     assert_eq!(from(None), (None, 1));
@@ -260,7 +263,7 @@ fn a_failed_assertion_ends_the_loop_and_the_launch() {
         assert!(matches!(error.kind(), ErrorKind::Assertion(_)), "{error}");
         assert_eq!(tasks(&log), named(&[("t0", 0)]));
         // It was reported.
-        device.synchronize(&Patient).unwrap();
+        device.synchronize(&Uninterruptible).unwrap();
         drop((kernel, flag));
         finish(device, &log);
     }
@@ -331,7 +334,7 @@ fn the_condition_is_read_where_the_array_was_staged() {
     let array = HostArray { slot: 0, low, high: low + 4, written: true, gaps: false };
     log.task_writes(0, Some(0), &[4, 3, 0]);
     // SAFETY: the driver runs nothing; the array is alive.
-    unsafe { device.default_stream().launch_with(&kernel, &[low], &[array], &Patient) }.unwrap();
+    unsafe { device.default_stream().launch_with(&kernel, &[low], &[array], &Uninterruptible) }.unwrap();
     assert_eq!((tasks(&log).len(), flag), (3, [0]));
     drop(kernel);
     finish(device, &log);
@@ -347,12 +350,12 @@ fn rounds_are_measured_as_launches() {
         let profiler = device.profiler();
         profiler.start().unwrap();
         launch(device.default_stream(), &kernel, &flag).unwrap();
-        profiler.resolve(&Patient).unwrap();
+        profiler.resolve(&Uninterruptible).unwrap();
         let totals = profiler.totals();
         assert_eq!((totals[0].1.launches.count, totals[0].1.tasks[0].1.count), (3, 3));
         profiler.stop();
         drop((kernel, flag));
-        device.close(&Patient).unwrap();
+        device.close(&Uninterruptible).unwrap();
         assert_eq!(log.mistakes(), Vec::<String>::new());
     }
 }

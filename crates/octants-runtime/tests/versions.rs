@@ -5,7 +5,7 @@
 
 use octants_artifact::{Artifact, TaskMeta, graph_of_groups};
 use octants_driver_recording::{Log, RecordingDriver, device, device_that, finish};
-use octants_runtime::{Buffer, Device, LoadedKernel, Patient, Pointer, Stream, Version};
+use octants_runtime::{Buffer, Device, LoadedKernel, Pointer, Stream, Uninterruptible, Version};
 
 /// Someone else's stream.
 const THEIRS: u64 = 4711;
@@ -22,7 +22,7 @@ fn kernel(device: &Device, groups: &[Option<u32>]) -> LoadedKernel {
 
 fn launch(stream: &Stream, kernel: &LoadedKernel, read: &Buffer, written: u64) {
     // SAFETY: the driver runs nothing.
-    unsafe { stream.launch(kernel, &[read.ptr().unwrap(), written], &Patient) }.unwrap();
+    unsafe { stream.launch(kernel, &[read.ptr().unwrap(), written], &Uninterruptible) }.unwrap();
 }
 
 /// For work on the default stream.
@@ -55,21 +55,21 @@ fn each_kind_of_write_makes_another_version_and_reads_make_none() {
     another("a launch on a part of it");
     launch(&stream, &grouped, &b, inside);
     another("groups on worker streams");
-    stream.fill(&a, 0, &[1, 2, 3, 4], 10, &Patient).unwrap();
+    stream.fill(&a, 0, &[1, 2, 3, 4], 10, &Uninterruptible).unwrap();
     another("a fill by the driver");
-    stream.fill(&a, 0, &[1, 2, 3], 10, &Patient).unwrap();
+    stream.fill(&a, 0, &[1, 2, 3], 10, &Uninterruptible).unwrap();
     another("a fill by copies");
-    stream.copy(&a, 0, &b, 0, 8, &Patient).unwrap();
+    stream.copy(&a, 0, &b, 0, 8, &Uninterruptible).unwrap();
     another("a copy");
-    stream.copy(&a, 0, &a, 64, 8, &Patient).unwrap();
+    stream.copy(&a, 0, &a, 64, 8, &Uninterruptible).unwrap();
     another("a copy within it");
-    stream.upload(&a, 0, &[1], &Patient).unwrap();
+    stream.upload(&a, 0, &[1], &Uninterruptible).unwrap();
     another("an upload");
-    stream.upload(&a, 0, &vec![1; 1 << 20], &Patient).unwrap();
+    stream.upload(&a, 0, &vec![1; 1 << 20], &Uninterruptible).unwrap();
     another("a large upload");
-    stream.write(&a, 0, &[1], &Patient).unwrap();
+    stream.write(&a, 0, &[1], &Uninterruptible).unwrap();
     another("a write on a stream");
-    a.write(0, &[1], &Patient).unwrap();
+    a.write(0, &[1], &Uninterruptible).unwrap();
     another("a write of the host");
     {
         let _inside = octants_runtime::nesting::Inside::enter();
@@ -78,9 +78,9 @@ fn each_kind_of_write_makes_another_version_and_reads_make_none() {
     another("a launch inside another");
     let before = version(&device, &a);
     launch(&stream, &plain, &a, b.ptr().unwrap());
-    stream.copy(&b, 0, &a, 0, 8, &Patient).unwrap();
-    a.read(0, &mut [0; 8], &Patient).unwrap();
-    stream.read(&a, 0, &mut [0; 8], &Patient).unwrap();
+    stream.copy(&b, 0, &a, 0, 8, &Uninterruptible).unwrap();
+    a.read(0, &mut [0; 8], &Uninterruptible).unwrap();
+    stream.read(&a, 0, &mut [0; 8], &Uninterruptible).unwrap();
     assert_eq!(version(&device, &a), before, "reads");
     assert_eq!(device.default_stream().version_at(inside), before, "it is the buffer's");
     drop((plain, grouped, a, b, stream));
@@ -139,7 +139,7 @@ fn memory_that_may_be_written_to_unseen_has_no_version() {
     let c = device.allocate(64).unwrap();
     c.note_foreign_use();
     launch(device.default_stream(), &kernel, &a, c.ptr().unwrap());
-    c.write(0, &[1], &Patient).unwrap();
+    c.write(0, &[1], &Uninterruptible).unwrap();
     assert_eq!(version(&device, &c), None, "others use it, for good");
     let (d, telling) = (device.allocate(64).unwrap(), self::kernel(&device, &[None]).telling_addresses(true));
     launch(device.default_stream(), &telling, &d, c.ptr().unwrap());
@@ -147,7 +147,7 @@ fn memory_that_may_be_written_to_unseen_has_no_version() {
     // The driver treats captured work as executed. Its end is known once that of later work is.
     launch(&stream, &kernel, &a, b.ptr().unwrap());
     drop((kernel, telling, stream, a, b, c, d));
-    device.close(&Patient).unwrap();
+    device.close(&Uninterruptible).unwrap();
     drop(device);
     assert_eq!((log.mistakes(), log.leaks()), (Vec::new(), vec![format!("stream {THEIRS}")]));
 }

@@ -20,7 +20,7 @@ const LEAN_LOOPS: usize = 12;
 
 /// Properties of a task or function that the hints for its serial loops depend on.
 #[derive(Debug, Clone, Copy, Default)]
-struct Around {
+struct LoopContext {
     /// It has many inner loops.
     many_loops: bool,
     /// See [`LEAN_LOOPS`].
@@ -41,7 +41,7 @@ pub(crate) fn hint_loops(scheduled: &mut Scheduled, of: &Scheduling) {
     }
     let of_function = |body: &Body| {
         let mut hints = Hints::new();
-        hint_block(&facts, Around::default(), body, body.root, &mut hints);
+        hint_block(&facts, LoopContext::default(), body, body.root, &mut hints);
         hints
     };
     let hints: Vec<Hints> = program.functions.iter().map(|f| of_function(&f.body)).collect();
@@ -62,7 +62,7 @@ fn hints_of_task(facts: &ProgramFacts<'_>, task: &Task, found: &TaskSchedule) ->
     let (target, body) = (facts.target, &task.body);
     let loops = body.insts.iter().filter(|i| matches!(i.op, Op::For(_))).count();
     let parallel = ParallelLoop::of(task);
-    let around = Around {
+    let around = LoopContext {
         many_loops: loops > MANY_LOOPS,
         lean_loops: target.has_vectors && loops > LEAN_LOOPS,
         many_threads: parallel.is_some_and(|p| has_many_threads(p.of, found.count())),
@@ -82,7 +82,7 @@ fn hints_of_task(facts: &ProgramFacts<'_>, task: &Task, found: &TaskSchedule) ->
 }
 
 /// Hints for the serial loops of a block.
-fn hint_block(facts: &ProgramFacts<'_>, around: Around, body: &Body, block: BlockId, hints: &mut Hints) {
+fn hint_block(facts: &ProgramFacts<'_>, around: LoopContext, body: &Body, block: BlockId, hints: &mut Hints) {
     body.visit(block, &mut |v, inst| {
         if let Op::For(l) = &inst.op
             && l.parallel.is_none()
@@ -92,7 +92,7 @@ fn hint_block(facts: &ProgramFacts<'_>, around: Around, body: &Body, block: Bloc
     });
 }
 
-fn hints_of_loop(facts: &ProgramFacts<'_>, around: Around, body: &Body, l: &ForLoop) -> LoopHints {
+fn hints_of_loop(facts: &ProgramFacts<'_>, around: LoopContext, body: &Body, l: &ForLoop) -> LoopHints {
     let target = facts.target;
     if l.hints.code_size == CodeSizeHint::VectorsFirst {
         // A loop over threads.

@@ -1,7 +1,7 @@
-"""Programs on split arrays, run by any number of ranks: `mpiexec -n 4 python split_programs.py NAME FOLDER`, or by one
-process on several devices: `python split_programs.py NAME FOLDER devices=4`.
+"""Programs on split arrays, run by any number of ranks: `mpiexec -n 4 python split_programs.py NAME[,NAME...] FOLDER`,
+or by one process on several devices: `python split_programs.py NAME FOLDER devices=4`.
 
-Rank 0 writes what the program computed to `FOLDER/NAME.npz`.
+Rank 0 writes what a program computed to `FOLDER/NAME.npz`.
 """
 
 import sys
@@ -140,6 +140,26 @@ def resets(_):
     run(x, 0)
     run(x, 1000)
     return {"x": x.to_numpy(), "last": last.to_numpy()}
+
+
+def large(_):
+    """Tasks that take so long that the interpreter is released, with messages, sums and periodic rows."""
+    x = qd.ndarray(qd.i32, shape=(23, 30_000), split=0, halo=1, periodic=True)
+    y = qd.ndarray(qd.i32, shape=(23, 30_000), split=0, halo=1, periodic=True)
+    total = qd.field(qd.i64, shape=())
+
+    @qd.kernel
+    def step(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i, j in x:
+            y[i, j] = x[(i + 1) % 23, j] - 2 * x[(i - 1) % 23, j] + i + j % 5
+        for i, j in y:
+            total[None] += y[i, j]
+            x[(i + 1) % 23, j] += y[i, j] % 3
+
+    for _ in range(12):
+        step(x, y)
+        step(y, x)
+    return {"x": x.to_numpy(), "y": y.to_numpy(), "total": total.to_numpy()}
 
 
 def vectors(_):
@@ -465,6 +485,7 @@ PROGRAMS = (
     several_loops,
     sums,
     resets,
+    large,
     vectors,
     edges,
     scatters,
@@ -483,15 +504,16 @@ PROGRAMS = (
 
 
 def main():
-    name, folder = sys.argv[1], Path(sys.argv[2])
+    names, folder = sys.argv[1].split(","), Path(sys.argv[2])
     qd.distributed.init(timeout=60.0)
     options = [option.split("=") for option in sys.argv[3:]]
     qd.init(arch=qd.cpu, **{name: int(*number) if number else True for name, *number in options})
-    program = next(p for p in PROGRAMS if p.__name__ == name)
-    found = program(folder)
-    if qd.distributed.rank() == 0:
-        np.savez(folder / f"{name}.npz", **found)
-    qd.distributed.barrier()
+    programs = {program.__name__: program for program in PROGRAMS}
+    for name in names:
+        found = programs[name](folder)
+        if qd.distributed.rank() == 0:
+            np.savez(folder / f"{name}.npz", **found)
+        qd.distributed.barrier()
 
 
 if __name__ == "__main__":

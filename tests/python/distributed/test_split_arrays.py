@@ -5,7 +5,17 @@ import pytest
 from run_ranks import MPIEXEC, run
 
 PROGRAMS = ["heat", "several_loops", "sums", "vectors", "edges", "elements", "collectives"]
-PROGRAMS += ["resets", "structs", "scatters", "row_sums", "few_rows", "particles", "periodic", "periodic_few_rows"]
+PROGRAMS += [
+    "resets",
+    "large",
+    "structs",
+    "scatters",
+    "row_sums",
+    "few_rows",
+    "particles",
+    "periodic",
+    "periodic_few_rows",
+]
 
 pytest.importorskip("mpi4py", reason="mpi4py is not installed")
 pytestmark = pytest.mark.skipif(not MPIEXEC.exists(), reason="mpich is not installed")
@@ -18,13 +28,33 @@ def results(ranks, program, folder, *options):
     return np.load(folder / f"{program}.npz")
 
 
+@pytest.fixture(scope="module")
+def results_of_all(tmp_path_factory):
+    """Runs all programs in the same processes, once for each number of ranks and options."""
+    folders = {}
+
+    def of(ranks, options):
+        if (ranks, options) not in folders:
+            folder = tmp_path_factory.mktemp("ranks")
+            folders[ranks, options] = folder, run(ranks, ",".join(PROGRAMS), folder, *options, limit=300)
+        return folders[ranks, options]
+
+    return of
+
+
 @pytest.mark.parametrize("options", [(), ("debug",), ("cpu_streams",)], ids=["plain", "debug", "streams"])
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_any_number_of_ranks_computes_the_same(program, options, tmp_path):
-    one = results(1, program, tmp_path / "1", *options)
+def test_any_number_of_ranks_computes_the_same(program, options, results_of_all):
+    def found(ranks):
+        folder, done = results_of_all(ranks, options)
+        path = folder / f"{program}.npz"
+        assert path.exists(), done.stdout + done.stderr
+        return np.load(path)
+
+    one = found(1)
     assert one.files
     for ranks in (4,) if options else (2, 3, 4):
-        several = results(ranks, program, tmp_path / str(ranks), *options)
+        several = found(ranks)
         for name in one.files:
             np.testing.assert_array_equal(several[name], one[name], err_msg=f"{name} on {ranks} ranks")
 

@@ -9,7 +9,7 @@ use crate::backlog::Backlogs;
 fn calls_of(device: &Device, kernel: &octants_runtime::LoadedKernel, args: &[u64]) -> String {
     LAUNCHING.take();
     // SAFETY: the functions do nothing.
-    unsafe { device.default_stream().launch(kernel, args, &Patient) }.unwrap();
+    unsafe { device.default_stream().launch(kernel, args, &Uninterruptible) }.unwrap();
     LAUNCHING.take().join(" ")
 }
 
@@ -54,7 +54,7 @@ fn tasks_become_a_graph_that_is_told_what_differs_unless_the_driver_refuses() {
     let other = load(1);
     (0..2).for_each(|_| _ = launch(&other));
     // SAFETY: as above.
-    let text = unsafe { device.default_stream().launch(&other, &[], &Patient) }.unwrap_err().to_string();
+    let text = unsafe { device.default_stream().launch(&other, &[], &Uninterruptible) }.unwrap_err().to_string();
     assert_eq!(text, "graph_launch failed with code 1 (a sentence) while launching a graph");
 }
 
@@ -122,7 +122,7 @@ impl<'a> Sectioned<'a> {
             nested: false,
             failures: &self.failures,
             printer: &self.printer,
-            caller: &Patient,
+            caller: &Uninterruptible,
         };
         let mut graph = self.module.graph.lock().unwrap();
         // SAFETY: the functions do nothing.
@@ -218,21 +218,21 @@ fn a_captured_graph_is_one_launch_that_is_told_what_was_exchanged() {
     let (a, b) = (device.allocate(64).unwrap(), device.allocate(64).unwrap());
     let stream = device.default_stream();
     // SAFETY: the functions do nothing.
-    let launch = |value: u64| unsafe { stream.launch(&kernel, &[value], &Patient) }.unwrap();
+    let launch = |value: u64| unsafe { stream.launch(&kernel, &[value], &Uninterruptible) }.unwrap();
     let capture = device.capture().unwrap();
     DESCRIBED.take();
     LAUNCHING.take();
     capture.begin_here().unwrap();
-    stream.fill(&a, 0, &[0], 64, &Patient).unwrap();
+    stream.fill(&a, 0, &[0], 64, &Uninterruptible).unwrap();
     launch(1);
-    stream.copy(&b, 0, &a, 0, 32, &Patient).unwrap();
+    stream.copy(&b, 0, &a, 0, 32, &Uninterruptible).unwrap();
     launch(2);
     assert!(capture.end_here());
     let graph = CapturedGraph::of(&capture);
     assert_eq!((graph.steps(), LAUNCHING.take()), (4, vec![]), "nothing is launched");
     let calls = || {
         // SAFETY: as above.
-        unsafe { stream.launch_graph(&graph, &Patient) }.unwrap();
+        unsafe { stream.launch_graph(&graph, &Uninterruptible) }.unwrap();
         LAUNCHING.take().join(" ")
     };
     let made = "graph_create graph_fill graph_kernel graph_kernel graph_copy graph_kernel graph_kernel graph_ready graph_launch";
@@ -254,7 +254,7 @@ fn a_captured_graph_is_one_launch_that_is_told_what_was_exchanged() {
     let graph = CapturedGraph::of(&capture);
     FAILS.set(("graph_ready", INVALID_VALUE));
     // SAFETY: as above.
-    unsafe { stream.launch_graph(&graph, &Patient) }.unwrap();
+    unsafe { stream.launch_graph(&graph, &Uninterruptible) }.unwrap();
     let refused = "graph_create graph_kernel graph_kernel graph_ready graph_destroy launch launch";
     assert_eq!(LAUNCHING.take().join(" "), refused);
     FAILS.set(("", 0));

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use octants_driver_gpu::{GpuConfig, GpuDriver, Unavailable};
 use octants_driver_hip::symbols::{DESCRIBE, NAMES, Own, since};
-use octants_runtime::{CopiedRange, Patient};
+use octants_runtime::{CopiedRange, Uninterruptible};
 
 use crate::suite::kernels::{launch, launch_slow, mad};
 use crate::suite::{Gpu, values};
@@ -51,7 +51,7 @@ fn s23_without_a_function_to_share_pools_copies_between_devices_are_the_librarys
     let to = Gpu::with(open_without(NAMES.pool_access).unwrap());
     let (x, y) = (from.numbers(1 << 10), to.numbers(1 << 10));
     let range = CopiedRange { to: 0, from: 0, bytes: 4 << 10 };
-    assert!(to.device.copy_between((&y, None), (&from.device, &x), &[range], &Patient).unwrap());
+    assert!(to.device.copy_between((&y, None), (&from.device, &x), &[range], &Uninterruptible).unwrap());
     assert_eq!(values(&y), values(&x));
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use octants_artifact::{Artifact, ParallelMeta, ScalarKind, Site, SiteKind, SitePart, TaskMeta};
 use octants_driver_host::{HostConfig, HostDriver};
-use octants_runtime::{Device, DeviceConfig, Patient};
+use octants_runtime::{Device, DeviceConfig, Uninterruptible};
 
 pub fn compile(file: &str) -> Vec<u8> {
     let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/hand_made").join(file);
@@ -79,6 +79,6 @@ pub fn device(threads: Option<u32>) -> (Device, Arc<Mutex<String>>) {
 
 pub fn ints(device: &Device, buffer: &octants_runtime::Buffer, n: usize) -> Vec<i32> {
     let mut bytes = vec![0u8; n * 4];
-    device.default_stream().read(buffer, 0, &mut bytes, &Patient).unwrap();
+    device.default_stream().read(buffer, 0, &mut bytes, &Uninterruptible).unwrap();
     bytes.chunks_exact(4).map(|b| i32::from_ne_bytes(b.try_into().unwrap())).collect()
 }

@@ -16,7 +16,7 @@ use crate::value::{ArrayView, Value};
 
 /// What a part is taken of, for the message of debug mode.
 #[derive(Clone, Copy)]
-enum Around {
+enum PartOf {
     Array,
     View,
 }
@@ -51,7 +51,7 @@ impl Lowerer<'_> {
             let what = self.describe(&array);
             return self.err(Code::Type, format!("`qd.BufferView` takes a one-dimensional array, not {what}"));
         };
-        self.lower_range_of(&view, &args, &call.kwargs, Around::Array)
+        self.lower_range_of(&view, &args, &call.kwargs, PartOf::Array)
     }
 
     /// `view.subview(offset, size)`.
@@ -61,7 +61,7 @@ impl Lowerer<'_> {
         args: &[Value],
         kwargs: &[(String, Value)],
     ) -> Result<Value> {
-        self.lower_range_of(view, args, kwargs, Around::View)
+        self.lower_range_of(view, args, kwargs, PartOf::View)
     }
 
     fn lower_range_of(
@@ -69,7 +69,7 @@ impl Lowerer<'_> {
         view: &ArrayView,
         args: &[Value],
         kwargs: &[(String, Value)],
-        around: Around,
+        around: PartOf,
     ) -> Result<Value> {
         let given = |at: usize, name: &str| {
             args.get(at).or_else(|| kwargs.iter().find(|(k, _)| k == name).map(|(_, v)| v)).cloned()
@@ -101,19 +101,19 @@ impl Lowerer<'_> {
             end => self.view_bound(end)?,
         };
         let size = self.difference(end, begin);
-        self.narrowed(view, begin, size, Around::View)
+        self.narrowed(view, begin, size, PartOf::View)
     }
 
-    fn narrowed(&mut self, view: &ArrayView, offset: ValueId, size: ValueId, around: Around) -> Result<Value> {
+    fn narrowed(&mut self, view: &ArrayView, offset: ValueId, size: ValueId, around: PartOf) -> Result<Value> {
         if self.options.debug {
             let (outer, zero) = (self.view_size(view), self.b.int(0, Scalar::I32));
             let end = self.sum(offset, size);
             let tests = [(BinaryOp::Le, zero, offset), (BinaryOp::Le, zero, size), (BinaryOp::Le, end, outer)];
             let (mut parts, names) = match around {
-                Around::Array => {
+                PartOf::Array => {
                     (vec![TextPart::Text("BufferView construction out of range: ".into())], ["", "ndarray length"])
                 }
-                Around::View => {
+                PartOf::View => {
                     (self.place_of_access("BufferView subview Out Of Range: "), ["subview ", "parent size"])
                 }
             };

@@ -1,4 +1,4 @@
-//! Decides which launches are recorded for manual gradients: see [`crate::seen_launches`].
+//! Decides which launches are recorded for manual gradients: see [`crate::launch_history`].
 
 use std::sync::atomic::Ordering;
 
@@ -80,7 +80,7 @@ impl Kernel {
             {
                 continue;
             }
-            if spec.seen.owes(&slots) {
+            if spec.seen.lacks_gradient(&slots) {
                 let now = Self::take_trip_counts(
                     slf,
                     args,

@@ -16,9 +16,9 @@ use crate::buffer::Buffer;
 use crate::errors;
 use crate::guard::{Guard, LiveNumber, Path, Step, fill_array};
 use crate::guard_group::GuardGroup;
+use crate::launch_history::LaunchHistory;
 use crate::ndarray::Ndarray;
 use crate::result::ResultKind;
-use crate::seen_launches::SeenLaunches;
 use crate::world::PyWorld;
 
 /// A captured array that is looked up at each launch: parameter, attributes, first slot, type.
@@ -151,7 +151,7 @@ impl Specialization {
             has_shadow_buffers: true,
             records_trip_counts: AtomicBool::new(false),
             sees_launches: AtomicBool::new(false),
-            seen: SeenLaunches::default(),
+            seen: LaunchHistory::default(),
             split,
             peers: Vec::new(),
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),

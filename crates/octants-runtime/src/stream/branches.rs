@@ -75,7 +75,7 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
-    use crate::driver::Patient;
+    use crate::driver::Uninterruptible;
 
     #[test]
     fn branches_take_turns_and_the_first_error_ends_all() {
@@ -91,9 +91,9 @@ mod tests {
             })
         };
         let moved = Cell::new(false);
-        run(all(vec![branch("a", 2, false), branch("b", 3, false)]), &moved, &Patient).unwrap();
+        run(all(vec![branch("a", 2, false), branch("b", 3, false)]), &moved, &Uninterruptible).unwrap();
         assert_eq!(said.take().join(" "), "a0 b0 a1 b1 b2");
-        run(all(vec![branch("a", 9, false), branch("b", 1, true)]), &moved, &Patient).unwrap_err();
+        run(all(vec![branch("a", 9, false), branch("b", 1, true)]), &moved, &Uninterruptible).unwrap_err();
         assert_eq!(said.take().join(" "), "a0 b0 a1");
     }
 }

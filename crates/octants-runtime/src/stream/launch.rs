@@ -12,7 +12,7 @@ use super::results::{Results, results};
 use super::walk::{Completion, Walk};
 use crate::capture;
 use crate::cores::StreamCore;
-use crate::driver::{Caller, CheckpointWords, DevicePtr, Launch, Patient, StreamHandle, TaskHandle};
+use crate::driver::{Caller, CheckpointWords, DevicePtr, Launch, StreamHandle, TaskHandle, Uninterruptible};
 use crate::error::{DeviceError, ErrorKind, Result, is_interrupt};
 use crate::kernel::LoadedKernel;
 use crate::nesting::{self, Inside};
@@ -371,7 +371,7 @@ impl StreamCore {
         let mut scratch = Scratch::default();
         let inline = self.device.immediate || !nesting::is_dispatching();
         // SAFETY: the caller's contract; the scratch is new.
-        let end = unsafe { self.run(kernel, (args, &[]), &mut scratch, &Patient, inline) };
+        let end = unsafe { self.run(kernel, (args, &[]), &mut scratch, &Uninterruptible, inline) };
         if inline && !self.device.immediate && args.len() == kernel.meta.arg_slots as usize {
             self.device.note_uses(self, kernel, args, &[]);
         }

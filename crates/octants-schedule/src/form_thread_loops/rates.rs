@@ -175,7 +175,7 @@ fn scan_meetings(body: &Body, block: BlockId, reach: &mut HashMap<ValueId, Rate>
 
 /// The position of a block.
 #[derive(Debug, Clone, Copy)]
-struct Around {
+struct BlockPosition {
     /// How many times it runs.
     rate: Rate,
     /// The synchronization after it, in the same iteration of the enclosing loop, and anywhere in that loop.
@@ -213,7 +213,7 @@ impl<'a> Walk<'a> {
         let mut walk = Walk { code, reach, rates, divisors: Vec::new(), changed: true };
         while std::mem::take(&mut walk.changed) {
             walk.divisors.clear();
-            walk.block(code.of.body, Around { rate: Block, after: None, in_loop: None, left: false });
+            walk.block(code.of.body, BlockPosition { rate: Block, after: None, in_loop: None, left: false });
         }
         walk
     }
@@ -226,7 +226,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Walks through a block; yields whether some threads may leave the iteration around it early.
-    fn block(&mut self, block: BlockId, around: Around) -> bool {
+    fn block(&mut self, block: BlockId, around: BlockPosition) -> bool {
         let body = self.code.body;
         let insts = body.block(block);
         let mut after = vec![around.after; insts.len() + 1];
@@ -235,12 +235,12 @@ impl<'a> Walk<'a> {
         }
         let mut left = around.left;
         for (i, &v) in insts.iter().enumerate() {
-            left |= self.inst(v, Around { after: after[i + 1], left, ..around });
+            left |= self.inst(v, BlockPosition { after: after[i + 1], left, ..around });
         }
         left
     }
 
-    fn inst(&mut self, v: ValueId, around: Around) -> bool {
+    fn inst(&mut self, v: ValueId, around: BlockPosition) -> bool {
         let body = self.code.body;
         let op = &body.inst(v).op;
         let meets = self.reach.get(&v).copied();
@@ -251,7 +251,7 @@ impl<'a> Walk<'a> {
                 let needed = rarer(needed, around.after.filter(|_| continues));
                 let splits = !around.left && self.varies(*c) <= Subgroup && self.holds_split_loop(v);
                 let rate = self.set_runs(v, around.rate, needed.or(splits.then_some(Subgroup)));
-                let inside = Around { rate, ..around };
+                let inside = BlockPosition { rate, ..around };
                 let left = self.block(*yes, inside) | self.block(*no, inside);
                 left || rate == Thread && (breaks || continues)
             }
@@ -259,13 +259,13 @@ impl<'a> Walk<'a> {
                 let splits = !around.left && self.is_split(l);
                 let rate = self.set_runs(v, around.rate, meets.or(splits.then_some(Subgroup)));
                 let left = around.left && rate == Thread;
-                self.block(l.body, Around { rate, after: None, in_loop: meets, left });
+                self.block(l.body, BlockPosition { rate, after: None, in_loop: meets, left });
                 false
             }
             Op::Loop(inner) => {
                 let rate = self.set_runs(v, around.rate, meets);
                 let left = around.left && rate == Thread;
-                self.block(*inner, Around { rate, after: None, in_loop: meets, left });
+                self.block(*inner, BlockPosition { rate, after: None, in_loop: meets, left });
                 false
             }
             Op::Break | Op::Continue => {

@@ -1,4 +1,4 @@
-//! [`SeenLaunches`]: the launches that a manual `kernel.grad()` may refer to. It detects loops whose trip count has
+//! [`LaunchHistory`]: the launches that a manual `kernel.grad()` may refer to. It detects loops whose trip count has
 //! changed since the launch.
 //!
 //! `kernel.grad(...)` does not name a launch. It may refer to any launch with the same arguments, not only the last
@@ -23,7 +23,7 @@ const MOST_KEPT: usize = 1 << 16;
 
 /// The recorded launches of one specialization.
 #[derive(Default)]
-pub struct SeenLaunches(Mutex<Seen>);
+pub struct LaunchHistory(Mutex<Seen>);
 
 #[derive(Default)]
 struct Seen {
@@ -46,7 +46,7 @@ struct Launches {
     owed: usize,
 }
 
-impl SeenLaunches {
+impl LaunchHistory {
     fn lock(&self) -> MutexGuard<'_, Seen> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -93,7 +93,7 @@ impl SeenLaunches {
     }
 
     /// Some launch with these arguments has had no gradient yet.
-    pub fn owes(&self, slots: &[u64]) -> bool {
+    pub fn lacks_gradient(&self, slots: &[u64]) -> bool {
         self.lock().launches.get(slots).is_some_and(|same| same.owed > 0)
     }
 
