@@ -7,8 +7,8 @@ use std::sync::Arc;
 use octants_artifact::{Artifact, TaskMeta};
 use octants_driver_recording::{Log, RecordingDriver};
 use octants_runtime::{
-    Buffer, Device, DeviceConfig, ErrorKind, LoadedKernel, Mirrors, Patient, PeerCopy, PeerExchange, PeerRange,
-    Pointer, Stream,
+    Buffer, Device, DeviceConfig, ErrorKind, LoadedKernel, Mirrors, PeerCopy, PeerExchange, PeerRange, Pointer, Stream,
+    Uninterruptible,
 };
 
 fn devices() -> ([Device; 2], Arc<Log>) {
@@ -33,7 +33,7 @@ fn kernel(device: &Device, name: &str) -> LoadedKernel {
 
 fn launch(on: &Stream, kernel: &LoadedKernel, buffer: &Buffer) {
     // SAFETY: the argument is the buffer's address, and the driver runs nothing.
-    unsafe { on.launch(kernel, &[buffer.ptr().unwrap()], &Patient) }.unwrap();
+    unsafe { on.launch(kernel, &[buffer.ptr().unwrap()], &Uninterruptible) }.unwrap();
 }
 
 fn copy((to, a): (usize, &Buffer), (from, b): (usize, &Buffer)) -> PeerCopy {
@@ -55,12 +55,12 @@ fn copies_are_between_the_work_before_and_the_work_after() {
     launch(&streams[0], &before_one, &a);
     launch(&streams[1], &before_two, &b);
     log.take();
-    exchange.begin(&streams, &Patient).unwrap();
+    exchange.begin(&streams, &Uninterruptible).unwrap();
     launch(&streams[0], &meanwhile, &a);
     assert_eq!(log.count("copy_from_peer"), 1);
     let late = kernel(&one, "late");
     launch(&sides[0], &late, &a);
-    exchange.finish(&streams, &Patient).unwrap();
+    exchange.finish(&streams, &Uninterruptible).unwrap();
     launch(&streams[0], &after_one, &a);
     launch(&streams[1], &after_two, &b);
     assert_eq!(log.count("synchronize"), 0, "the host does not wait");
@@ -73,8 +73,8 @@ fn copies_are_between_the_work_before_and_the_work_after() {
     assert!(task("after two").happens_after(task("before one")));
     assert!(task("after one").happens_after(task("before two")));
     drop((exchange, a, b, sides, streams, before_one, before_two, meanwhile, after_one, after_two, late));
-    one.close(&Patient).unwrap();
-    two.close(&Patient).unwrap();
+    one.close(&Uninterruptible).unwrap();
+    two.close(&Uninterruptible).unwrap();
     assert_eq!((log.mistakes(), log.leaks()), (vec![], vec![]));
 }
 
@@ -99,7 +99,7 @@ fn memory_is_copied_when_it_may_have_changed() {
     let address = memory.ptr().unwrap() + 8;
     let copies = |address: u64| {
         log.take();
-        let found = mirrors.address(address, true, stream, &Patient).unwrap().unwrap();
+        let found = mirrors.address(address, true, stream, &Uninterruptible).unwrap().unwrap();
         let copy = two.buffer_at(found).unwrap();
         assert_eq!((copy.bytes(), found - copy.ptr().unwrap()), (256, 8));
         log.count("copy_from_peer")
@@ -109,7 +109,7 @@ fn memory_is_copied_when_it_may_have_changed() {
     assert_eq!(copies(other.ptr().unwrap() + 8), 1);
     launch(one.default_stream(), &writes, &memory);
     assert_eq!(copies(address), 1, "a launch has written");
-    memory.write(0, &[1; 4], &Patient).unwrap();
+    memory.write(0, &[1; 4], &Uninterruptible).unwrap();
     assert_eq!(copies(address), 1, "the host has written");
     assert_eq!(copies(address), 0);
     launch(one.default_stream(), &writes, &memory);
@@ -117,11 +117,11 @@ fn memory_is_copied_when_it_may_have_changed() {
     assert_eq!(copies(address), 0, "a launch on both has written");
     memory.expose();
     assert_eq!((copies(address), copies(address)), (1, 1), "others may write at any time");
-    assert_eq!(mirrors.address(0xdead_0000, false, stream, &Patient).unwrap(), None);
+    assert_eq!(mirrors.address(0xdead_0000, false, stream, &Uninterruptible).unwrap(), None);
     let before = two.bytes_in_use();
     drop((memory, other));
     // The copies go when others are made.
     let next = one.allocate(16).unwrap();
-    mirrors.address(next.ptr().unwrap(), true, stream, &Patient).unwrap();
+    mirrors.address(next.ptr().unwrap(), true, stream, &Uninterruptible).unwrap();
     assert!(two.bytes_in_use() < before);
 }

@@ -36,11 +36,11 @@ class DevicesNdarray(SplitNdarray):
     # Kernels read them for `assume_local`, at each launch or for each device.
 
     @property
-    def _first_local_row(self) -> int:
+    def _first_local_row(self) -> int:  # type: ignore[override]
         return self._part_here()._first_local_row
 
     @property
-    def _last_local_row(self) -> int:
+    def _last_local_row(self) -> int:  # type: ignore[override]
         return self._part_here()._last_local_row
 
     def _part_here(self) -> SplitNdarray:

@@ -102,7 +102,8 @@ class SplitNdarray(_octants.Ndarray):
     dual = None
 
     def _setup(self, local: Ndarray, rows: tuple[int, int], halo: int, periodic: bool) -> None:
-        self._local = local
+        # Of a class with elements, which `Ndarray` lacks.
+        self._local: Any = local
         self._rows = rows
         self._halo = halo
         self._periodic = periodic
