@@ -92,7 +92,7 @@ def main() -> None:
     ranks.init_process_group("nccl", device_id=torch.device("cuda", torch.cuda.current_device()), **alone)
     size, m = ranks.get_world_size(), args.size
     rows = m if args.weak else m // size
-    module = cupy.RawModule(code=SOURCE, options=("-O3",))
+    module = cupy.RawModule(code=SOURCE, options=("--std=c++17",))
     heat, sweep = module.get_function("heat"), module.get_function("sweep")
     three_axes = args.program == "heat_3d"
     old, new = (Slab(rows, (m, m) if three_axes else (m,), not three_axes) for _ in range(2))

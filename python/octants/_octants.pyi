@@ -108,6 +108,29 @@ def create_event(timing: bool = False, device: Device | str | None = None) -> Ev
 def open_device(name: str, options: dict[str, Any] | None = None) -> Device:
     """Opens the device of a name such as `cuda:1`, or returns it if it is open. `options` override those of `init`."""
 
+def set_device_group(serials: list[int]) -> None:
+    """Makes these programs, the default one first, the devices of launches on split arrays. With fewer than two, there is
+    no such group."""
+
+def device_group() -> list[int]:
+    """The programs of the group that the current program leads; empty if it leads none."""
+
+def buffer_at(serial: int, address: int) -> tuple[Buffer, int]:
+    """The memory of a program that holds an address, and the offset of the address in it."""
+
+@final
+class PeerExchange:
+    """Copies between the devices of the group that launches make again and again."""
+
+    def __init__(self, copies: list[tuple[tuple[int, Buffer, int], tuple[int, Buffer, int], int]]) -> None:
+        """`copies`: where to and where from (device, memory, first byte), and the number of bytes."""
+
+    def begin(self, streams: list[Stream]) -> None:
+        """Begins the copies, after what is queued on these streams, one of each device."""
+
+    def finish(self, streams: list[Stream]) -> None:
+        """Makes later work on these streams come after the copies."""
+
 def current_device() -> Device:
     """The device of this thread."""
 

@@ -24,6 +24,14 @@ pub struct SplitTask {
     pub last_rows: Vec<(u32, i64)>,
 }
 
+impl SplitTask {
+    /// Whether the task accesses this split array.
+    pub fn accesses(&self, buffer: u32) -> bool {
+        let rows = self.reads.iter().chain(&self.adds).map(|rows| rows.0);
+        rows.chain(self.writes.iter().copied()).chain(self.local.iter().map(|rows| rows.buffer)).any(|b| b == buffer)
+    }
+}
+
 /// Rows of a split array that a rank has to have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LocalRows {

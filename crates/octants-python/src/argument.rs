@@ -30,6 +30,7 @@ use crate::array_view::{ArrayView, Unwritable};
 use crate::element_types::type_word;
 use crate::errors;
 use crate::held::Held;
+use crate::kernel::GroupLaunch;
 use crate::names::{marker, unwrap_tensor};
 use crate::other_device::other_device;
 use crate::program::Program;
@@ -66,6 +67,8 @@ pub struct Gathered<'py> {
     pub resumes_at: Option<i64>,
     /// The launches that this one differentiates, if it is a gradient's launch.
     pub follows: Option<Follows>,
+    /// The launch on several devices, if its arrays are split over them.
+    pub group_launch: Option<Box<GroupLaunch<'py>>>,
     /// The launch, if its arrays are split over ranks.
     pub split_launch: Option<Box<SplitLaunch>>,
     /// Number of values and arrays of the arguments skipped so far: see [`Gathered::pass_over`].
@@ -149,6 +152,7 @@ impl<'py> Gathered<'py> {
             numbers: None,
             resumes_at: None,
             follows: None,
+            group_launch: None,
             split_launch: None,
             passed_over: 0,
         }

@@ -31,6 +31,11 @@ impl Buffer {
         Ok(Buffer { memory, serial: program.serial, retired: OnceLock::new() })
     }
 
+    /// Memory of a program.
+    pub fn of(memory: runtime::Buffer, serial: u64) -> Buffer {
+        Buffer { memory, serial, retired: OnceLock::new() }
+    }
+
     /// Address on the device.
     #[inline]
     pub fn address(&self, py: Python<'_>) -> PyResult<u64> {

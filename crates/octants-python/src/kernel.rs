@@ -11,6 +11,7 @@ mod bind_arguments;
 mod call;
 mod check_devices;
 mod compile;
+mod group_launch;
 mod launch_request;
 mod methods;
 mod prepared_call;
@@ -31,6 +32,7 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
 pub use self::call::last_task_count;
+pub use self::group_launch::GroupLaunch;
 pub use self::prepared_call::PreparedCall;
 pub use self::recorded_launch::RecordedLaunch;
 use self::repeat::Repeats;

@@ -1,6 +1,6 @@
 //! The Python extension module `octants._octants`: the only crate that handles Python objects.
 //!
-//! Reading order: `back_ends`, [`program`] (init and reset), [`stream`], [`device`] (further devices), [`event`],
+//! Reading order: `back_ends`, [`program`] (init and reset), [`stream`], [`device`] (further devices), [`device_group`], [`event`],
 //! [`captured_graph`], [`buffer`], [`host_work`] and [`ndarray`] (memory), [`level_tree`] and [`placement`] (the layout
 //! of fields), [`func`], [`kernel`] and [`bound_kernel`] (what the decorators make), [`autodiff_scope`], [`signature`]
 //! and [`annotation`] (a kernel's parameters), [`argument`], [`flattened`], [`mod@array`], [`plain_array`],
@@ -26,6 +26,7 @@ mod concurrency;
 mod constant;
 mod detached;
 mod device;
+mod device_group;
 mod device_sparse;
 mod device_work;
 mod dlpack;
@@ -126,6 +127,10 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(device::current_device, m)?)?;
     m.add_function(wrap_pyfunction!(device::device_of, m)?)?;
     m.add_function(wrap_pyfunction!(device::open_device, m)?)?;
+    m.add_function(wrap_pyfunction!(device_group::set_device_group, m)?)?;
+    m.add_function(wrap_pyfunction!(device_group::device_group, m)?)?;
+    m.add_function(wrap_pyfunction!(device_group::buffer_at, m)?)?;
+    m.add_class::<device_group::PeerExchange>()?;
     m.add_function(wrap_pyfunction!(stream_methods::create_stream, m)?)?;
     m.add_function(wrap_pyfunction!(event::create_event, m)?)?;
     m.add_function(wrap_pyfunction!(stream_methods::stream_scope, m)?)?;

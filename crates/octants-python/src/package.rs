@@ -47,6 +47,11 @@ pub struct Package {
     /// Launches on arrays that are split over ranks. `plan` takes a kernel's name, what its tasks do, and the arrays. It
     /// returns what `split_rows.rs` keeps as a plan. `is_alone` returns whether there are no other ranks.
     pub split_launch: Py<PyAny>,
+    /// The same for launches on several devices of this process. `begin` takes what the tasks do and a stream for each
+    /// device.
+    pub device_launch: Py<PyAny>,
+    /// Takes a position among the devices of this process. Returns the scope in which this thread is that device's rank.
+    pub block_scope: Py<PyAny>,
     /// The module that logs messages.
     pub logging: Py<PyAny>,
 }

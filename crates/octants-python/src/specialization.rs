@@ -128,6 +128,8 @@ pub struct Specialization {
     pub seen: LaunchHistory,
     /// The arrays that are split over ranks.
     pub split: Vec<SplitArray>,
+    /// The code for the other devices that they are split over.
+    pub peers: Vec<Executable>,
     /// No other specialization ever has it.
     pub number: u64,
 }
@@ -293,6 +295,11 @@ impl Specialization {
     #[inline]
     pub fn reads_objects(&self) -> bool {
         !(self.guards.is_empty() && self.groups_of_guards.is_empty() && self.numbers.is_empty())
+    }
+
+    /// Fills the slots of the numbers that arguments hold.
+    pub fn read_numbers(&self, args: &[Bound<'_, PyAny>], slots: &mut Slots) -> PyResult<()> {
+        self.numbers.iter().try_for_each(|number| number.read(args, slots))
     }
 
     /// Argument words, and their slots.

@@ -173,6 +173,11 @@ impl<'py> PyWorld<'py> {
         self.reads.take()
     }
 
+    /// A captured number of this name is compiled in.
+    pub fn has_constant(&self, name: &str) -> bool {
+        self.constants.borrow().iter().any(|constant| constant.name == name)
+    }
+
     /// Exceptions that compile-time code raised.
     pub fn take_causes(&self) -> Vec<Py<PyAny>> {
         self.causes.take()

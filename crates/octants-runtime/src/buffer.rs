@@ -165,6 +165,10 @@ impl Buffer {
         Buffer(core)
     }
 
+    pub(crate) fn core(&self) -> &Arc<BufferCore> {
+        &self.0
+    }
+
     /// Its number on the device.
     pub(crate) fn number(&self) -> u64 {
         self.0.id

@@ -20,6 +20,8 @@ use crate::witness::Witness;
 #[derive(Clone)]
 pub struct LoadedKernel {
     code: Arc<LoadedCode>,
+    /// Some task runs on rows of split arrays.
+    is_split: bool,
     pub(crate) pointers: Arc<[Pointer]>,
     /// Its code converts addresses to integers, which may escape.
     pub(crate) exposes_addresses: bool,
@@ -65,6 +67,7 @@ impl Deref for LoadedKernel {
 impl LoadedKernel {
     pub(crate) fn new(code: LoadedCode) -> LoadedKernel {
         LoadedKernel {
+            is_split: code.meta.is_split(),
             code: Arc::new(code),
             pointers: Arc::default(),
             exposes_addresses: false,
@@ -84,6 +87,12 @@ impl LoadedKernel {
         let mut kernel = self;
         kernel.pointers = pointers.into();
         kernel
+    }
+
+    /// Whether a slot holds the address of row zero of a split array, which may be outside of the array's memory.
+    #[inline]
+    pub(crate) fn holds_row_zero(&self, pointer: &Pointer) -> bool {
+        self.is_split && pointer.buffer.is_some_and(|buffer| self.meta.splits(buffer))
     }
 
     /// Sets whether the code converts addresses to integers, through which other code may write to the memory.

@@ -38,6 +38,11 @@ impl KernelMeta {
         }
     }
 
+    /// True when the buffer of this number is an array that is split over ranks, and some task accesses it.
+    pub fn splits(&self, buffer: u32) -> bool {
+        self.tasks.iter().filter_map(|t| t.split.as_ref()).any(|split| split.accesses(buffer))
+    }
+
     /// True when some task runs on rows of split arrays.
     pub fn is_split(&self) -> bool {
         self.tasks.iter().any(|t| t.split.is_some())

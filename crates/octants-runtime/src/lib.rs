@@ -13,7 +13,8 @@
 //! Reading order: [`error`], [`kernel_meta`], [`driver`], `cores` (the state behind all handles), [`device`],
 //! [`buffer`], `free_after`, `sections`, [`kernel`], [`capture`], [`captured_graph`], [`stream`], `track_uses`,
 //! [`event`], [`concurrency`], `dispatcher`, [`counter_snapshot`], [`launch_order`], [`worker_pool`], `fork`,
-//! [`pattern`], `transfer`, [`sparse`], `foreign`, `host_work`, `peer_waits`, `peer_copies`, `assemble`, [`race`],
+//! [`pattern`], `transfer`, [`sparse`], `foreign`, `host_work`, `peer_waits`, `peer_copies`, `peer_exchange`,
+//! `mirrors`, `assemble`, [`race`],
 //! `race_at_site`, [`races`], [`witness`], `watch_launches`, [`profile`], `measure`, [`profiler`], [`report`],
 //! [`render_site`], `site_messages`, [`nesting`], `poll`, `interruptible_wait`, [`renewable`]. The modules `scratch`, `staging`,
 //! `stage_arguments`, `channel`, `drain_log` and `adopted` also belong to streams.
@@ -42,9 +43,11 @@ pub mod kernel;
 pub mod kernel_meta;
 pub mod launch_order;
 mod measure;
+mod mirrors;
 pub mod nesting;
 pub mod pattern;
 mod peer_copies;
+mod peer_exchange;
 mod peer_waits;
 mod poll;
 pub mod profile;
@@ -75,7 +78,7 @@ pub use captured_graph::CapturedGraph;
 pub use concurrency::Decision;
 pub use counter_snapshot::CounterSnapshot;
 pub use device::{Device, DeviceConfig};
-pub use dispatcher::Dispatcher;
+pub use dispatcher::{Dispatcher, Draw, OpenLaunch, not_lent};
 pub use driver::{
     Caller, CheckpointWords, Contents, DevicePtr, Driver, EventHandle, Factors, GraphHandle, GraphPart, Launch,
     MatrixRows, ModuleHandle, PartWork, Peer, ProductCalls, RealType, SolverCalls, SparseWork, StreamHandle,
@@ -86,8 +89,10 @@ pub use event::Event;
 pub use kernel::{LoadedKernel, Pointer};
 pub use kernel_meta::KernelMeta;
 pub use launch_order::LaunchOrder;
+pub use mirrors::Mirrors;
 pub use pattern::Pattern;
 pub use peer_copies::CopiedRange;
+pub use peer_exchange::{PeerCopy, PeerExchange, PeerRange};
 pub use profile::{KernelTotal, Lane, Span, SpanId, Total};
 pub use profiler::Profiler;
 pub use race::{Race, RaceAccess, RaceKind, Touch};

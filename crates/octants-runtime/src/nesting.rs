@@ -124,6 +124,13 @@ pub fn outside_of_captures<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
+/// Launches on this thread as if it were inside no launch: a launch of another device, while this thread's launch is
+/// lent to that one.
+pub fn beside_launch<T>(launch: impl FnOnce() -> T) -> T {
+    let _back = Inside(MARKS.with(|c| c.replace(c.get() & !(INSIDE | CONDUCTING))));
+    launch()
+}
+
 /// Marks this thread until the guard is dropped.
 #[derive(Debug)]
 pub struct Inside(u8);

@@ -37,7 +37,7 @@ impl DeviceCore {
     pub(crate) fn check_addresses(&self, kernel: &LoadedKernel, args: &[u64]) -> Result<()> {
         for p in kernel.pointers.iter() {
             let address = args[p.slot as usize];
-            if address != 0 && !self.driver.reaches(DevicePtr(address)) {
+            if address != 0 && !self.driver.reaches(DevicePtr(address)) && !kernel.holds_row_zero(p) {
                 let (name, slot, device) = (&kernel.meta.name, p.slot, self.driver.name());
                 let what = format!("kernel `{name}`, argument slot {slot}: {address:#x} is not an address of {device}");
                 return Err(ErrorKind::CompilerBug(what).into());
@@ -75,7 +75,8 @@ impl DeviceCore {
         let mut foreign = false;
         for p in kernel.pointers.iter() {
             let address = args[p.slot as usize];
-            if address == 0 || arrays.iter().any(|a| a.slot == p.slot) {
+            // Who launches on split arrays notes their uses.
+            if address == 0 || kernel.holds_row_zero(p) || arrays.iter().any(|a| a.slot == p.slot) {
                 continue;
             }
             match self.buffer_at(address) {

@@ -34,6 +34,8 @@ class ArrayFactories:
     """`split_ndarrays.split_ndarray` of `_distributed`: type and shape, how it is split over ranks."""
     split_struct: Callable[[Any, Any, SplitOptions, str], Any]
     """`split_structs.make_split_struct` of `_distributed`: type and shape, how it is split over ranks, name."""
+    devices_ndarray: Callable[[Any, Shape, int, bool], Any]
+    """`device_arrays.devices_ndarray` of `_distributed`: the same for the devices of this process."""
     struct_field: Callable[..., Any]
     """`struct.make_struct_field`."""
 

@@ -16,6 +16,7 @@ from octants._arrays.array_factories import factories
 from octants._arrays.ndarrays import Ndarray, element_type_of, make_ndarray
 from octants._arrays.split_options import SplitOptions
 from octants._distributed.communicators import Message
+from octants._distributed.device_blocks import current_block
 from octants._distributed.memory_ranges import MemoryRange, range_of_buffer
 from octants._distributed.world import broadcast_array, gather_arrays, world
 from octants.exceptions import OctantsIndexError
@@ -23,7 +24,7 @@ from octants.types.primitive import BY_NAME, DataType
 from octants.types.tensor_types import MatrixType
 from octants.types.values import Matrix
 
-__all__ = ["SplitNdarray", "rows_of_rank", "split_axis", "split_ndarray"]
+__all__ = ["SplitNdarray", "make_block", "rows_of_rank", "split_axis", "split_ndarray"]
 
 Array = np.ndarray[Any, Any]
 
@@ -50,11 +51,19 @@ def split_ndarray(dtype: Any, shape: Any, split: SplitOptions) -> SplitNdarray:
     extents = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     if not extents:
         raise ValueError("a 0-dimensional array cannot be split")
+    if current_block() is None and _octants.device_group():
+        made: SplitNdarray = factories.devices_ndarray(dtype, extents, halo, bool(periodic))
+        return made
+    return make_block(dtype, extents, halo, bool(periodic))
+
+
+def make_block(dtype: Any, extents: tuple[int, ...], halo: int, periodic: bool) -> SplitNdarray:
+    """The array as one rank has it: its block of rows and the ghost rows."""
     ranks = world()
     first, end = rows_of_rank(int(extents[0]), ranks.rank, ranks.size)
     local = make_ndarray(dtype, (max(1, end - first + 2 * halo), *extents[1:]))
     made = SplitNdarray(local.dtype_name, tuple(local.element_shape), extents, False, local, 0, first - halo)
-    made._setup(local, (first, end), halo, bool(periodic))
+    made._setup(local, (first, end), halo, periodic)
     return made
 
 
@@ -93,7 +102,8 @@ class SplitNdarray(_octants.Ndarray):
     dual = None
 
     def _setup(self, local: Ndarray, rows: tuple[int, int], halo: int, periodic: bool) -> None:
-        self._local = local
+        # Of a class with elements, which `Ndarray` lacks.
+        self._local: Any = local
         self._rows = rows
         self._halo = halo
         self._periodic = periodic
@@ -107,6 +117,11 @@ class SplitNdarray(_octants.Ndarray):
     def rows(self) -> tuple[int, int]:
         """The rows `[first, end)` that this rank owns."""
         return self._rows
+
+    @property
+    def blocks(self) -> tuple[tuple[int, int], ...]:
+        """The rows `[first, end)` of each rank or device that the array is split over."""
+        return tuple(self.block(rank) for rank in range(world().size))
 
     @property
     def halo(self) -> int:

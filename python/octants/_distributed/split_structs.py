@@ -28,6 +28,12 @@ class SplitStructField(StructField):
         return rows
 
     @property
+    def blocks(self) -> tuple[tuple[int, int], ...]:
+        """The rows `[first, end)` of each rank or device that the field is split over."""
+        blocks: tuple[tuple[int, int], ...] = self._leaves()[0].blocks  # type: ignore[attr-defined]
+        return blocks
+
+    @property
     def grad(self) -> None:
         """None: arrays that are split over ranks have no gradients."""
         return

@@ -13,6 +13,7 @@ import numpy as np
 
 from octants import _octants
 from octants._distributed.communicators import Alone, Communicator, Exchange, failed
+from octants._distributed.device_blocks import current_block
 from octants._distributed.launchers import Position, find_position
 from octants._distributed.memory_ranges import range_of_numpy
 from octants._distributed.nccl_choice import with_nccl
@@ -30,6 +31,9 @@ _agreed: set[str] = set()
 def world() -> Communicator:
     """The communicator; before `qd.distributed.init()`, this process alone."""
     global _world
+    block = current_block()
+    if block is not None:
+        return block
     if _world is None:
         if find_position().size > 1:
             raise OctantsDistributedError(
@@ -130,7 +134,7 @@ def broadcast_array(array: Array, source: int, what: str) -> None:
 def agree(text: str, what: str) -> None:
     """Raises on all ranks unless all pass the same text. Each text is exchanged once."""
     ranks = world()
-    if ranks.size == 1 or text in _agreed:
+    if ranks.size == 1 or ranks is current_block() or text in _agreed:
         return
     digest = np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8)
     digests = gather_arrays(digest, [digest.shape] * ranks.size, what)

@@ -18,6 +18,8 @@ from octants._arrays.tensors import Tensor as tensor
 from octants._code.cache_observations import CacheObservations as cache_observations
 from octants._code.cache_observations import FastcacheObservations as fastcache_observations
 from octants._code.code_dumps import write as write_code
+from octants._distributed.device_blocks import as_block as block_scope
+from octants._distributed.device_launches import DeviceLaunch as device_launch
 from octants._distributed.split_launches import SplitLaunch as split_launch
 from octants._fields.fields import TensorField as field
 from octants._fields.placement_checks import refuse_unplaced_fields
@@ -30,7 +32,9 @@ from octants.types.values import Vector as vector
 
 __all__ = [
     "any_gradients",
+    "block_scope",
     "cache_observations",
+    "device_launch",
     "exceptions",
     "fastcache_observations",
     "field",

@@ -16,6 +16,7 @@ from octants._fields.placement_checks import refuse_unplaced_fields
 from octants._fields.snode_trees import root
 from octants._language.python_scope import only_in_python, runs_as_python
 from octants._program import program_events
+from octants._program.several_devices import devices_of_environment, leave_devices, named_devices, open_others
 from octants.architectures import SUPPORTED, Arch, Extension, cpu
 from octants.exceptions import OctantsOptionError, OctantsRuntimeError
 from octants.types.primitive import BY_NAME, f32, i32, resolve_dtype, set_default_types
@@ -88,6 +89,9 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **opt
 
     `arch` is the target (`qd.cpu`, `qd.gpu`, ...). If it is not available, the program runs on the CPU unless
     `enable_fallback=False`. The other options are described in the user guide.
+
+    `devices` is a number of devices, or a list of their names such as `["cuda:0", "cuda:1"]`. Arrays with `split=0` are
+    then split over these devices, and kernels on them run on all devices. Everything else is on the first device.
     """
     global _given
     require_version(options.pop("require_version", None))
@@ -95,12 +99,20 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **opt
         raise OctantsOptionError(
             "'default_up' is always the unsigned type of 'default_ip'. Please set 'default_ip' instead."
         )
+    devices = options.pop("devices", None)
     given = {"default_fp": default_fp, "default_ip": default_ip, **options}
     given = {name: value for name, value in given.items() if value is not None}
     if arch is not None:
         given["arch"] = _arch_name(arch)
     elif _octants.requested_arch() == Arch.python.name:
         given["arch"] = Arch.python.name
+    if devices is not None and given.get("arch") == Arch.python.name:
+        raise OctantsOptionError("arch=qd.python has only one device")
+    if devices is None and given.get("arch") != Arch.python.name:
+        devices = devices_of_environment()
+    if devices is not None:
+        devices, of_first = named_devices(devices, given.get("arch"))
+        given.update(of_first)
     for name in ("default_fp", "default_ip"):
         if name in given:
             given[name] = _default_type(name, given[name])
@@ -132,6 +144,12 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **opt
         kernel_coverage.begin()
     for notice in notices:
         _logging.warn(notice)
+    if devices is not None:
+        try:
+            open_others(devices)
+        except Exception:
+            reset()
+            raise
 
 
 @only_in_python
@@ -214,6 +232,7 @@ def covers_kernels() -> bool:
 
 def _leave_program() -> None:
     """Cleans up on the Python side before a program ends."""
+    leave_devices()
     if covers_kernels():
         from octants._code import kernel_coverage
 

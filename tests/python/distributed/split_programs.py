@@ -1,4 +1,5 @@
-"""Programs on split arrays, run by any number of ranks: `mpiexec -n 4 python split_programs.py NAME[,NAME...] FOLDER`.
+"""Programs on split arrays, run by any number of ranks: `mpiexec -n 4 python split_programs.py NAME[,NAME...] FOLDER`,
+or by one process on several devices: `python split_programs.py NAME FOLDER devices=4`.
 
 Rank 0 writes what a program computed to `FOLDER/NAME.npz`.
 """
@@ -387,18 +388,19 @@ class Cells:
 
 def particles(_):
     """Particles, each on the rank that has its cell or the one beside it, add to cells and read them."""
-    ranks, me = qd.distributed.size(), qd.distributed.rank()
     cells = Cells()
-    # Each rank has room for all particles, and those whose cells are in its rows.
+    blocks = cells.near.blocks
+    # Each block has room for all particles, and those whose cells are in its rows.
     cell = np.sort(np.random.default_rng(3).integers(0, N, ROOM))
-    owner = np.searchsorted([qd.distributed.rows_of_rank(N, r, ranks)[1] for r in range(ranks)], cell, side="right")
-    place = qd.ndarray(qd.f32, shape=(ranks * ROOM,), split=0)
-    place.from_numpy(np.where(owner == me, cell + 0.25, -1.0).astype(np.float32), local=True)
-    seen = qd.ndarray(qd.i32, shape=(ranks * ROOM,), split=0)
+    owner = np.searchsorted([end for _, end in blocks], cell, side="right")
+    place = qd.ndarray(qd.f32, shape=(len(blocks) * ROOM,), split=0)
+    whole = np.concatenate([np.where(owner == block, cell + 0.25, -1.0) for block in range(len(blocks))])
+    place.from_numpy(whole.astype(np.float32)[slice(*place.rows)], local=True)
+    seen = qd.ndarray(qd.i32, shape=(len(blocks) * ROOM,), split=0)
     for _ in range(2):
         cells.deposit(place)
     cells.gather(place, seen)
-    found = seen.to_numpy().reshape(ranks, ROOM).max(axis=0)
+    found = seen.to_numpy().reshape(len(blocks), ROOM).max(axis=0)
     return {"near": cells.near.to_numpy(), "seen": found, "mass": cells.mass.to_numpy()}
 
 
@@ -533,7 +535,8 @@ PROGRAMS = (
 def main():
     names, folder = sys.argv[1].split(","), Path(sys.argv[2])
     qd.distributed.init(timeout=60.0)
-    qd.init(arch=qd.cpu, **dict.fromkeys(sys.argv[3:], True))
+    options = [option.split("=") for option in sys.argv[3:]]
+    qd.init(arch=qd.cpu, **{name: int(*number) if number else True for name, *number in options})
     programs = {program.__name__: program for program in PROGRAMS}
     for name in names:
         found = programs[name](folder)

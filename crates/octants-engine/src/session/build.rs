@@ -101,6 +101,11 @@ impl Executable {
         self.launching = Launching::result_only(dependence(&kernel.body, &kernel.buffers, &self.layout));
     }
 
+    /// The argument slots that hold addresses.
+    pub fn pointers(&self) -> &[Pointer] {
+        &self.pointers
+    }
+
     /// How many tasks a launch has, each of which runs at least once where nothing decides about it.
     #[inline]
     pub fn task_count(&self) -> usize {

@@ -12,6 +12,7 @@ use pyo3::types::{PyDict, PyTuple};
 use smallvec::SmallVec;
 
 use super::bind_arguments::Arguments;
+use super::group_launch::GroupLaunch;
 use super::launch_request::LaunchRequest;
 use super::recorded_launch::RecordedLaunch;
 use super::refusals::no_gradients;
@@ -23,6 +24,7 @@ use crate::autodiff_scope::{in_scope, scope};
 use crate::captured_graph;
 use crate::concurrency;
 use crate::detached;
+use crate::device_group::DeviceGroup;
 use crate::errors;
 use crate::flattened::Flat;
 use crate::interpreter::Interpreter;
@@ -190,7 +192,7 @@ impl Kernel {
         }
         if !spec.split.is_empty() {
             let on = (stream.as_ref(), mode);
-            gathered.split_launch = split_launch::begin(&spec, args, &slots, &prepared.program, on, py)?;
+            this.begin_split(py, &prepared, &spec, (&mut gathered, args, &slots), on)?;
         }
         let result = this.launch(py, &prepared, &spec, (&gathered, &[]), &slots, stream.as_ref())?;
         Self::note_launch(slf, args, (&spec, &slots), stream.as_ref())?;
@@ -265,7 +267,7 @@ impl Kernel {
         }
         if !spec.split.is_empty() {
             let on = (request.stream, request.mode);
-            gathered.split_launch = split_launch::begin(&spec, args, slots, &prepared.program, on, py)?;
+            self.begin_split(py, &prepared, &spec, (&mut gathered, args, slots), on)?;
         }
         let result = self.launch(py, &prepared, &spec, (&gathered, &[]), slots, request.stream)?;
         Ok((result, spec))
@@ -348,7 +350,9 @@ impl Kernel {
         // SAFETY: the slots were filled by the layout of this code, from arrays that the caller's arguments, `gathered`
         // and the specialization keep alive, and whose extents they report.
         let end = unsafe {
-            if let Some(Follows { order, counters }) = &gathered.follows {
+            if let Some(group) = &gathered.group_launch {
+                group.launch(spec, (slots, &arrays), &interpreter)
+            } else if let Some(Follows { order, counters }) = &gathered.follows {
                 let follows = (order.as_deref(), &**counters);
                 session.launch_following(follows, &spec.code, slots, &arrays, stream, caller)
             } else if spec.checkpoints.is_empty() {
@@ -378,21 +382,48 @@ impl Kernel {
         }
     }
 
+    /// Begins a launch on split arrays: on several devices, or on the one of this rank.
+    #[cold]
+    fn begin_split<'py>(
+        &self,
+        py: Python<'py>,
+        prepared: &Prepared,
+        spec: &Specialization,
+        (gathered, args, slots): (&mut Gathered<'py>, &[Bound<'py, PyAny>], &Slots),
+        (stream, mode): (Option<&runtime::Stream>, AutodiffMode),
+    ) -> PyResult<()> {
+        let program = &prepared.program;
+        let Some(group) = DeviceGroup::led_by(program.serial) else {
+            gathered.split_launch = split_launch::begin(spec, args, slots, program, (stream, mode), py)?;
+            return Ok(());
+        };
+        if mode != AutodiffMode::None || runtime::nesting::capturing() {
+            return Err(self.not_recorded(py));
+        }
+        let launch = GroupLaunch::begin(group, spec, (gathered, args, slots), stream, py)?;
+        gathered.group_launch = Some(Box::new(launch));
+        Ok(())
+    }
+
     /// Rejects launches on split arrays in which other ranks cannot take part.
     #[cold]
     fn check_split(&self, py: Python<'_>, spec: &Specialization, gathered: &Gathered<'_>) -> PyResult<()> {
         let allowed = match &gathered.split_launch {
             Some(launch) => launch.is_whole() || !runtime::nesting::capturing(),
-            None => false,
+            None => gathered.group_launch.is_some() && !runtime::nesting::capturing(),
         };
         if allowed || split_launch::is_alone(spec, py)? {
             return Ok(());
         }
+        Err(self.not_recorded(py))
+    }
+
+    fn not_recorded(&self, py: Python<'_>) -> PyErr {
         let text = format!(
             "kernel `{}` uses an array that is split over ranks: its launches cannot be captured in a graph, \
              validated, or differentiated in forward mode",
             self.name
         );
-        Err(errors::runtime_error(py, text))
+        errors::runtime_error(py, text)
     }
 }

@@ -153,7 +153,7 @@ impl Kernel {
         let mut search = guarded(py, &this.name, || session.search(&world, &request))?;
         let is_kept = search.is_kept();
         let (mut is_recalled, mut is_stored) = (false, false);
-        let mut has_shadow_buffers = true;
+        let (mut has_shadow_buffers, mut peers) = (true, Vec::new());
         let (binding, code, alias, may_record_trip_counts) =
             match this.recall(prepared, (gathered, args, mode), &described, &world, &mut search)? {
                 Some((found, code, alias)) => {
@@ -174,6 +174,9 @@ impl Kernel {
                     inspection::show(py, &prepared.program, shown)?;
                     let code = guarded(py, &this.name, || detached::working(py, || session.build(&lowering, alias)))?
                         .map_err(|e| errors::from_engine(py, e))?;
+                    if mode == AutodiffMode::None {
+                        peers = Self::build_for_group(slf, prepared, (gathered, args), (&lowering, alias), &world)?;
+                    }
                     is_stored = session.keep_trace(search, &lowering, &code, alias);
                     for notice in session.take_warnings() {
                         Package::get(py)?.logging.call_method1(py, "warn", (notice,))?;
@@ -196,6 +199,7 @@ impl Kernel {
         let mut spec = Specialization::new((gathered, args), described, &binding, (code, alias), result, &world, py)?;
         let labels = binding.checkpoints.iter().map(|&(label, o)| (label, world.object(o).unbind()));
         spec.checkpoints = if mode == AutodiffMode::None { labels.collect() } else { Vec::new() };
+        spec.peers = peers;
         spec.unites_arrays = alias && mode != AutodiffMode::None;
         spec.may_record_trip_counts = may_record_trip_counts;
         spec.has_shadow_buffers = has_shadow_buffers;

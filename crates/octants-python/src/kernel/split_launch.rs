@@ -9,15 +9,16 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use smallvec::SmallVec;
 
+use crate::device_group::DeviceGroup;
 use crate::ndarray::Ndarray;
 use crate::package::Package;
-use crate::program::Program;
+use crate::program::{self, Program};
 use crate::specialization::{Slots, Specialization};
 use crate::split_dispatch::SplitLaunch;
 use crate::split_rows::SplitPlan;
 
 /// The launch of a kernel that uses split arrays, or of its gradient. Raises, on all ranks, if it cannot run on these
-/// arrays. `None` in other modes, which cannot run on several ranks.
+/// arrays. `None` for what cannot run on several ranks or devices.
 pub fn begin(
     spec: &Specialization,
     args: &[Bound<'_, PyAny>],
@@ -26,10 +27,14 @@ pub fn begin(
     (on, mode): (Option<&runtime::Stream>, AutodiffMode),
     py: Python<'_>,
 ) -> PyResult<Option<Box<SplitLaunch>>> {
+    let on = on.unwrap_or_else(|| program.session.device().default_stream());
+    // The arguments are addresses of row zero, which may be in other memory or in none.
+    for array in &spec.split {
+        on.note_use(array.object(args, py)?.cast::<Ndarray>()?.get().memory().memory());
+    }
     if !matches!(mode, AutodiffMode::None | AutodiffMode::Reverse) {
         return Ok(None);
     }
-    let on = on.unwrap_or_else(|| program.session.device().default_stream());
     launch(spec, args, slots, program, on, py).map(|launch| Some(Box::new(launch)))
 }
 
@@ -47,6 +52,8 @@ fn launch(
     for array in &spec.split {
         let object = array.object(args, py)?.cast_into::<Ndarray>()?;
         key.push(object.get().split_rows().map_or(0, |rows| rows.number));
+        // The address of row zero may lie outside of the memory, so that the launch does not see that it is used.
+        on.note_use(object.get().memory().memory());
         arrays.push((array.buffer, object.unbind()));
     }
     for task in spec.code.split_tasks().flatten() {
@@ -85,6 +92,9 @@ fn make_plan(
 
 /// This process is the only rank: launches do not use this module.
 pub fn is_alone(spec: &Specialization, py: Python<'_>) -> PyResult<bool> {
+    if DeviceGroup::led_by(program::current_serial()).is_some() {
+        return Ok(false);
+    }
     if spec.code.split_tasks().flatten().any(|task| !task.wraps.is_empty()) {
         return Ok(false);
     }
@@ -99,7 +109,7 @@ type Wrapped = (u32, Option<i64>, Option<i64>);
 /// Reads, writes, sums, rows between bounds, updates as operation, type, address and number of scalars, rows that wrap
 /// around, and rows that have to be the last.
 #[allow(clippy::type_complexity)]
-fn described(
+pub(super) fn described(
     task: &SplitTask,
     slots: &Slots,
 ) -> (Vec<Rows>, Vec<u32>, Vec<Rows>, Vec<Local>, Vec<Update>, Vec<Wrapped>, Vec<(u32, i64)>) {

@@ -153,6 +153,7 @@ impl Specialization {
             sees_launches: AtomicBool::new(false),
             seen: LaunchHistory::default(),
             split,
+            peers: Vec::new(),
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
         })
     }

@@ -14,7 +14,7 @@ use octants_artifact::Condition;
 use super::branches::{self, Branch};
 use super::copied_condition::CopiedCondition;
 use crate::cores::StreamCore;
-use crate::dispatcher::Dispatcher;
+use crate::dispatcher::{Dispatcher, Draw, OpenLaunch};
 use crate::driver::{Launch, StreamHandle};
 use crate::error::{ErrorKind, Result};
 use crate::fork::Fork;
@@ -93,6 +93,11 @@ impl<'a> Walk<'a> {
     /// # Safety
     /// As [`crate::Stream::launch`], for the arguments of `launch`.
     pub(super) unsafe fn run(self, launch: &Launch<'_>) -> Result<()> {
+        if let Some(dispatcher) = launch.caller.dispatcher()
+            && let Some(end) = dispatcher.lend(&Open { walk: &self, launch })
+        {
+            return end;
+        }
         let (kernel, at) = (self.kernel, Place { on: self.on, word: 0, alone: true });
         // SAFETY: the contract above.
         let end = unsafe {
@@ -274,6 +279,7 @@ impl<'a> Walk<'a> {
                 // SAFETY: the contract above; the kernel is loaded while it is borrowed.
                 unsafe { device.driver.launch(on, handle, launch)? };
                 self.report_done()?;
+                dispatcher.repeat_elsewhere(task, Draw { seed: launch.seed, number: launch.number })?;
                 continue;
             }
             // SAFETY: as above.
@@ -281,16 +287,32 @@ impl<'a> Walk<'a> {
             let mut args = launch.args.to_vec();
             let _conducts = Inside::dispatch();
             dispatcher.dispatch(task, &mut |first, end| {
-                let rows = args.len() - 2;
-                args[rows..].copy_from_slice(&[first as u64, end as u64]);
                 // SAFETY: as above. The range is of rows that the rank has.
-                unsafe { device.driver.launch(on, handle, &Launch { args: &args, ..*launch })? };
-                // SAFETY: as above.
-                unsafe { self.finish_on_host(on)? };
-                self.report_done()
+                unsafe { self.on_rows(on, task, (first, end), (&mut args, launch)) }
             })?;
         }
         Ok(())
+    }
+
+    /// Runs or queues a task on a range of rows. `args` are those of `launch`, to be changed.
+    ///
+    /// # Safety
+    /// As [`Walk::run`]; the stream is alive, and the rank has the rows.
+    unsafe fn on_rows(
+        &self,
+        on: StreamHandle,
+        task: usize,
+        (first, end): (i32, i32),
+        (args, launch): (&mut [u64], &Launch<'_>),
+    ) -> Result<()> {
+        let rows = args.len() - 2;
+        args[rows..].copy_from_slice(&[first as u64, end as u64]);
+        // SAFETY: the contract above; the kernel is loaded while it is borrowed.
+        unsafe {
+            self.stream.device.driver.launch(on, self.kernel.tasks[task], &Launch { args, ..*launch })?;
+            self.finish_on_host(on)?;
+        }
+        self.report_done()
     }
 
     /// Waits for a stream whose memory the dispatcher reads and writes at once, in the host's memory.
@@ -395,5 +417,31 @@ impl<'a> Walk<'a> {
             branches::pause().await;
         }
         Ok(())
+    }
+}
+
+/// A launch that is lent to that of another device.
+struct Open<'a, 'w> {
+    walk: &'a Walk<'w>,
+    launch: &'a Launch<'a>,
+}
+
+impl OpenLaunch for Open<'_, '_> {
+    fn run_rows(&self, task: usize, first: i32, end: i32) -> Result<()> {
+        let mut args = self.launch.args.to_vec();
+        // SAFETY: the contract of `Walk::run` holds while the launch is lent. The dispatcher knows the rank's rows.
+        unsafe { self.walk.on_rows(self.walk.on, task, (first, end), (&mut args, self.launch)) }
+    }
+
+    fn run_whole(&self, task: usize, draw: Draw) -> Result<()> {
+        let (walk, launch) = (self.walk, Launch { seed: draw.seed, number: draw.number, ..*self.launch });
+        // SAFETY: as above; the kernel is loaded while it is borrowed.
+        unsafe { walk.stream.device.driver.launch(walk.on, walk.kernel.tasks[task], &launch)? };
+        walk.report_done()
+    }
+
+    fn finish_on_host(&self) -> Result<()> {
+        // SAFETY: as above.
+        unsafe { self.walk.finish_on_host(self.walk.on) }
     }
 }

@@ -1,0 +1,389 @@
+//! Launches of kernels on arrays that are split over several devices of this process.
+//!
+//! A kernel is lowered once and built for each device. Its arguments are converted for the first device; the slots of
+//! the others differ in addresses: their blocks of split arrays, and copies of other memory. The launches of all
+//! devices are open at the same time, one inside the other, on the calling thread. The innermost one, that of the first
+//! device, decides which task comes next. Between the tasks, the package exchanges rows.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use octants_engine::artifact::SplitTask;
+use octants_engine::ir::AutodiffMode;
+use octants_engine::runtime::{
+    self, Caller, Dispatcher, Draw, ErrorKind, HostArray, OpenLaunch, Result as RuntimeResult, Results, nesting,
+    not_lent,
+};
+use octants_engine::{Error, Executable, Lowering};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+
+use super::split_launch::described;
+use super::{Kernel, Prepared};
+use crate::argument::Gathered;
+use crate::device_group::DeviceGroup;
+use crate::held::HoldLater;
+use crate::interpreter::Interpreter;
+use crate::ndarray::Ndarray;
+use crate::package::Package;
+use crate::specialization::{Slots, Specialization};
+use crate::stream::{Kind, Stream};
+use crate::waiting::waiting;
+use crate::world::PyWorld;
+use crate::{detached, errors};
+
+/// The attribute of a split array that is its block on each device.
+const PARTS: &str = "_parts";
+/// An attribute of a split array that depends on the device.
+const FIRST_LOCAL_ROW: &str = "_first_local_row";
+
+/// Where the block of a split array is on one device.
+struct Part {
+    /// The kernel's buffer.
+    buffer: u32,
+    /// The address of row zero.
+    address: u64,
+    memory: runtime::Buffer,
+}
+
+/// A launch on several devices.
+pub struct GroupLaunch<'py> {
+    group: Arc<DeviceGroup>,
+    /// For each device its blocks.
+    parts: Vec<Vec<Part>>,
+    /// The argument slots of each device but the first.
+    slots: Vec<Slots>,
+    /// The package's object.
+    launch: Bound<'py, PyAny>,
+}
+
+impl<'py> GroupLaunch<'py> {
+    /// Prepares a launch with these arguments.
+    pub fn begin(
+        group: Arc<DeviceGroup>,
+        spec: &Specialization,
+        (gathered, args, slots): (&Gathered<'py>, &[Bound<'py, PyAny>], &Slots),
+        stream: Option<&runtime::Stream>,
+        py: Python<'py>,
+    ) -> PyResult<GroupLaunch<'py>> {
+        refuse(spec, gathered, stream, py)?;
+        let mut parts: Vec<Vec<Part>> = group.programs.iter().map(|_| Vec::new()).collect();
+        let arrays = PyDict::new(py);
+        for array in &spec.split {
+            let whole = array.object(args, py)?;
+            let blocks = whole.getattr(PARTS)?.cast_into::<PyTuple>()?;
+            for (of_device, block) in parts.iter_mut().zip(blocks) {
+                let block = block.cast::<Ndarray>()?.get();
+                let (address, memory) = (block.address(py)?, block.memory().memory().clone());
+                of_device.push(Part { buffer: array.buffer, address, memory });
+            }
+            arrays.set_item(array.buffer, (whole, array.is_argument()))?;
+        }
+        let hosts = spec.host_arrays(gathered);
+        let slots_on = |device: usize| slots_on(&group, device, (spec, args, slots), (&parts[device], &hosts), py);
+        let others = (1..group.programs.len()).map(slots_on).collect::<PyResult<Vec<Slots>>>()?;
+        let codes = std::iter::once(&spec.code).chain(&spec.peers);
+        let plans = codes.zip(std::iter::once(slots).chain(&others)).map(|(code, slots)| {
+            let task = |task: Option<&SplitTask>| task.map(|task| described(task, slots));
+            code.split_tasks().map(task).collect::<Vec<_>>()
+        });
+        let plans: Vec<_> = plans.collect();
+        let streams = group.programs.iter().map(|program| {
+            let stream = program.session.device().default_stream().clone();
+            Stream::new(program, stream, Kind::Default)
+        });
+        let streams = PyList::new(py, streams.map(|s| Bound::new(py, s)).collect::<PyResult<Vec<_>>>()?)?;
+        let begin = Package::get(py)?.device_launch.bind(py).getattr("begin")?;
+        let launch = begin.call1((spec.code.name(), plans, arrays, streams))?;
+        Ok(GroupLaunch { group, parts, slots: others, launch })
+    }
+
+    /// Launches on all devices. Returns the results of the first.
+    ///
+    /// # Safety
+    /// As [`octants_engine::Session::launch`], for the first device.
+    pub unsafe fn launch<L: HoldLater + ?Sized>(
+        &self,
+        spec: &Specialization,
+        (slots, arrays): (&Slots, &[HostArray]),
+        interpreter: &Interpreter<'_, '_, L>,
+    ) -> Result<Option<Results>, Error> {
+        let launch = self.launch.clone().unbind();
+        let devices =
+            Devices { group: &self.group, spec, others: &self.slots, slots, arrays, interpreter, launch: &launch };
+        // SAFETY: the contract above. The slots of other devices were filled the same way.
+        let end = unsafe { devices.launch(self.group.programs.len() - 1, None) };
+        for (program, parts) in self.group.programs.iter().zip(&self.parts) {
+            parts.iter().for_each(|part| program.session.device().default_stream().note_use(&part.memory));
+        }
+        if end.is_ok() {
+            for pointer in spec.code.pointers().iter().filter(|p| p.written && self.part_of(0, p.buffer).is_none()) {
+                let address = slots[pointer.slot as usize];
+                self.group.mirrors.iter().for_each(|mirrors| mirrors.note_written(address));
+            }
+        } else {
+            // Not all of the exchanges were made. What failed is the error that counts.
+            let _ = interpreter.attached(|py| launch.bind(py).call_method0("forget_ghosts").map(drop));
+        }
+        end
+    }
+
+    fn part_of(&self, device: usize, buffer: Option<u32>) -> Option<&Part> {
+        part_of(&self.parts[device], buffer)
+    }
+}
+
+fn part_of(parts: &[Part], buffer: Option<u32>) -> Option<&Part> {
+    parts.iter().find(|part| Some(part.buffer) == buffer)
+}
+
+/// Refuses what a launch on several devices cannot do.
+fn refuse(
+    spec: &Specialization,
+    gathered: &Gathered<'_>,
+    stream: Option<&runtime::Stream>,
+    py: Python<'_>,
+) -> PyResult<()> {
+    let why = if stream.is_some_and(|stream| stream.number() != 0) {
+        "run on the default streams of these devices, not on another stream"
+    } else if !spec.checkpoints.is_empty() {
+        "cannot have checkpoints"
+    } else if spec.host_arrays(gathered).iter().any(|array| array.written) {
+        "cannot write to arrays in host memory: pass a field or a qd.ndarray"
+    } else {
+        return Ok(());
+    };
+    let name = spec.code.name();
+    let text = format!("kernel `{name}` uses an array that is split over several devices: its launches {why}");
+    Err(errors::runtime_error(py, text))
+}
+
+/// The argument slots of a device that is not the first.
+fn slots_on<'py>(
+    group: &DeviceGroup,
+    device: usize,
+    (spec, args, slots): (&Specialization, &[Bound<'py, PyAny>], &Slots),
+    (parts, hosts): (&[Part], &[HostArray]),
+    py: Python<'py>,
+) -> PyResult<Slots> {
+    let mut own = slots.clone();
+    // The rows that a device has.
+    if spec.code.split_tasks().flatten().any(|task| !task.local.is_empty()) {
+        as_block(py, device, || spec.read_numbers(args, &mut own))?;
+    }
+    let program = &group.programs[device];
+    let (mirrors, stream) = (&group.mirrors[device - 1], program.session.device().default_stream());
+    let unknown = waiting(py, |caller| {
+        for pointer in spec.code.pointers() {
+            let slot = pointer.slot as usize;
+            if let Some(part) = part_of(parts, pointer.buffer) {
+                own[slot] = part.address;
+            } else if slots[slot] != 0 && !hosts.iter().any(|host| host.slot == pointer.slot) {
+                match mirrors.address(slots[slot], pointer.written, stream, caller)? {
+                    Some(address) => own[slot] = address,
+                    None if pointer.written || !program.session.device().is_host_addressable() => return Ok(true),
+                    None => {}
+                }
+            }
+        }
+        Ok(false)
+    })?;
+    if !unknown {
+        return Ok(own);
+    }
+    let text = format!(
+        "kernel `{}` uses an array that is split over several devices: its other arrays must be fields or qd.ndarrays, \
+         not arrays of other libraries",
+        spec.code.name()
+    );
+    Err(errors::runtime_error(py, text))
+}
+
+/// Runs Python code as the rank that a device is.
+fn as_block<T>(py: Python<'_>, device: usize, run: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    let scope = Package::get(py)?.block_scope.bind(py).call1((device,))?;
+    scope.call_method0("__enter__")?;
+    let end = run();
+    scope.call_method1("__exit__", (py.None(), py.None(), py.None()))?;
+    end
+}
+
+impl Kernel {
+    /// The code of a kernel on split arrays for each device of the group but the first.
+    pub(super) fn build_for_group<'py>(
+        slf: &Bound<'py, Self>,
+        prepared: &Prepared,
+        (gathered, args): (&Gathered<'py>, &[Bound<'py, PyAny>]),
+        (lowering, alias): (&Lowering, bool),
+        world: &PyWorld<'py>,
+    ) -> PyResult<Vec<Executable>> {
+        let (this, py) = (slf.get(), slf.py());
+        let group = DeviceGroup::led_by(prepared.program.serial);
+        let Some(group) = group.filter(|_| !lowering.lowered.split_arrays.is_empty()) else { return Ok(Vec::new()) };
+        let depends_on_device = world.has_constant(FIRST_LOCAL_ROW);
+        let build = |(device, program): (usize, &Arc<crate::program::Program>)| {
+            let own = depends_on_device.then(|| {
+                as_block(py, device, || {
+                    let world = PyWorld::new(py, program.session.config());
+                    let described = this.describe(prepared, args, &world)?;
+                    let call = (gathered, args, AutodiffMode::None);
+                    Kernel::lower(slf, prepared, call, &described, (&world, &world))
+                })
+            });
+            let own = own.transpose()?;
+            let (lowering, alias) = own.as_ref().map_or((lowering, alias), |(lowering, alias)| (&**lowering, *alias));
+            let code = detached::working(py, || program.session.build(lowering, alias));
+            code.map_err(|e| errors::from_engine(py, e))
+        };
+        group.programs.iter().enumerate().skip(1).map(build).collect()
+    }
+}
+
+/// The launches of a group's devices.
+struct Devices<'a, 'b, 'py, L: HoldLater + ?Sized> {
+    group: &'a DeviceGroup,
+    spec: &'a Specialization,
+    /// Of each device but the first.
+    others: &'a [Slots],
+    slots: &'a Slots,
+    arrays: &'a [HostArray],
+    interpreter: &'a Interpreter<'b, 'py, L>,
+    launch: &'a Py<PyAny>,
+}
+
+/// The open launches of the devices from a certain one on.
+struct Opened<'a> {
+    launch: &'a dyn OpenLaunch,
+    later: Option<&'a Opened<'a>>,
+}
+
+impl<L: HoldLater + ?Sized> Devices<'_, '_, '_, L> {
+    /// Launches on a device and on those before it; the launches of the later ones are open.
+    ///
+    /// # Safety
+    /// As [`GroupLaunch::launch`].
+    unsafe fn launch(&self, device: usize, later: Option<&Opened<'_>>) -> Result<Option<Results>, Error> {
+        let session = &self.group.programs[device].session;
+        if device == 0 {
+            let caller = Conductor { devices: self, opened: later };
+            // SAFETY: the contract above.
+            return unsafe { session.launch(&self.spec.code, self.slots, self.arrays, None, &caller) };
+        }
+        let ended = RefCell::new(None);
+        let go = |launch: &dyn OpenLaunch| {
+            let opened = Opened { launch, later };
+            // SAFETY: the contract above.
+            let end = nesting::beside_launch(|| unsafe { self.launch(device - 1, Some(&opened)) });
+            let is_ok = end.is_ok();
+            *ended.borrow_mut() = Some(end);
+            if is_ok { Ok(()) } else { Err(ErrorKind::Interrupted.into()) }
+        };
+        let caller = Lender { base: self.interpreter, go: &go };
+        let (code, slots) = (&self.spec.peers[device - 1], &self.others[device - 1]);
+        // SAFETY: the contract above.
+        let end = unsafe { session.launch(code, slots, self.arrays, None, &caller) };
+        match ended.take() {
+            Some(Ok(results)) => end.map(|_| results),
+            Some(error) => error,
+            None => end,
+        }
+    }
+}
+
+/// The thread as it launches on a device that is not the first.
+struct Lender<'a> {
+    base: &'a dyn Caller,
+    go: &'a dyn Fn(&dyn OpenLaunch) -> RuntimeResult<()>,
+}
+
+impl Caller for Lender<'_> {
+    fn will_block(&self) {
+        self.base.will_block();
+    }
+
+    fn call_site(&self) -> Option<String> {
+        self.base.call_site()
+    }
+
+    fn can_be_interrupted(&self) -> bool {
+        self.base.can_be_interrupted()
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.base.is_interrupted()
+    }
+
+    fn dispatcher(&self) -> Option<&dyn Dispatcher> {
+        Some(self)
+    }
+}
+
+impl Dispatcher for Lender<'_> {
+    fn dispatch(&self, _: usize, _: &mut dyn FnMut(i32, i32) -> RuntimeResult<()>) -> RuntimeResult<()> {
+        Err(not_lent().into())
+    }
+
+    fn lend(&self, open: &dyn OpenLaunch) -> Option<RuntimeResult<()>> {
+        Some((self.go)(open))
+    }
+}
+
+/// The thread as it launches on the first device, whose launch queues the tasks of all.
+struct Conductor<'a, 'b, 'c, 'py, L: HoldLater + ?Sized> {
+    devices: &'a Devices<'b, 'c, 'py, L>,
+    opened: Option<&'a Opened<'a>>,
+}
+
+impl<L: HoldLater + ?Sized> Conductor<'_, '_, '_, '_, L> {
+    /// The open launches of the other devices, in order.
+    fn others(&self) -> impl Iterator<Item = &dyn OpenLaunch> {
+        std::iter::successors(self.opened, |opened| opened.later).map(|opened| opened.launch)
+    }
+}
+
+impl<L: HoldLater + ?Sized> Caller for Conductor<'_, '_, '_, '_, L> {
+    fn will_block(&self) {
+        self.devices.interpreter.will_block();
+    }
+
+    fn call_site(&self) -> Option<String> {
+        self.devices.interpreter.call_site()
+    }
+
+    fn can_be_interrupted(&self) -> bool {
+        self.devices.interpreter.can_be_interrupted()
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.devices.interpreter.is_interrupted()
+    }
+
+    fn dispatcher(&self) -> Option<&dyn Dispatcher> {
+        Some(self)
+    }
+}
+
+impl<L: HoldLater + ?Sized> Dispatcher for Conductor<'_, '_, '_, '_, L> {
+    fn dispatch(&self, task: usize, run: &mut dyn FnMut(i32, i32) -> RuntimeResult<()>) -> RuntimeResult<()> {
+        self.others().try_for_each(|open| open.finish_on_host())?;
+        // As a launch of a rank that is a process, for all devices at each step.
+        for method in ["begin_task", "finish_exchange", "end_task"] {
+            let rows = |py: Python<'_>| self.devices.launch.bind(py).call_method1(method, (task,))?.extract();
+            let rows: Option<Vec<Vec<(i32, i32)>>> = self.devices.interpreter.attached(rows);
+            let mut rows = rows.ok_or(ErrorKind::Interrupted)?.into_iter();
+            for (first, end) in rows.next().unwrap_or_default() {
+                run(first, end)?;
+            }
+            for (open, ranges) in self.others().zip(rows) {
+                for (first, end) in ranges {
+                    open.run_rows(task, first, end)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn repeat_elsewhere(&self, task: usize, draw: Draw) -> RuntimeResult<()> {
+        self.others().try_for_each(|open| open.run_whole(task, draw))
+    }
+}

@@ -1,0 +1,137 @@
+"""Arrays that are split over several devices of one process."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from octants import _octants
+from octants._arrays.array_factories import factories
+from octants._distributed.device_blocks import as_block, current_block
+from octants._distributed.split_ndarrays import SplitNdarray, make_block
+from octants.types.values import Matrix
+
+__all__ = ["DevicesNdarray", "devices_ndarray"]
+
+Array = np.ndarray[Any, Any]
+
+_numbers = itertools.count()
+
+
+class DevicesNdarray(SplitNdarray):
+    """An array whose first axis is split over the devices of `qd.init(devices=...)`. This process has all rows."""
+
+    def _setup_parts(self, parts: tuple[SplitNdarray, ...]) -> None:
+        self._parts = parts
+        first = parts[0]
+        self._local, self._rows = first._local, (0, self.shape[0])
+        self._halo, self._periodic = first._halo, first._periodic
+        self._valid_ghosts = (0, 0)
+        # Of launches whose first split array it is; of `device_launches`.
+        self._device_plans: dict[tuple[Any, ...], Any] = {}
+        self._device_number = next(_numbers)
+
+    # Kernels read them for `assume_local`, at each launch or for each device.
+
+    @property
+    def _first_local_row(self) -> int:  # type: ignore[override]
+        return self._part_here()._first_local_row
+
+    @property
+    def _last_local_row(self) -> int:  # type: ignore[override]
+        return self._part_here()._last_local_row
+
+    def _part_here(self) -> SplitNdarray:
+        block = current_block()
+        return self._parts[0 if block is None else block.rank]
+
+    @property
+    def blocks(self) -> tuple[tuple[int, int], ...]:
+        """The rows `[first, end)` of each device."""
+        return tuple(part._rows for part in self._parts)
+
+    def block(self, rank: int) -> tuple[int, int]:
+        """The rows `[first, end)` of a device."""
+        return self._parts[rank]._rows
+
+    # What launches need
+
+    def forget_ghosts(self) -> None:
+        """Invalidates the ghost rows on all devices, because the owners' rows are about to change."""
+        self._valid_ghosts = (0, 0)
+
+    def lacks_ghosts(self, before: int, after: int) -> bool:
+        """Whether these ghost rows must be copied; marks them valid, because the caller copies them."""
+        valid = self._valid_ghosts
+        if before <= valid[0] and after <= valid[1]:
+            return False
+        self._valid_ghosts = (max(before, valid[0]), max(after, valid[1]))
+        return True
+
+    # Whole arrays
+
+    def to_numpy(self, *, gather: bool = True) -> Array:
+        """The whole array."""
+        return np.concatenate([part._own_rows() for part in self._parts])
+
+    def fill(self, value: Any) -> None:
+        """Sets all elements to a value."""
+        for part in self._parts:
+            part._local.fill(value)
+        self.forget_ghosts()
+
+    def copy_from(self, other: SplitNdarray) -> None:
+        """Sets the elements from another array that is split the same way."""
+        if not isinstance(other, DevicesNdarray) or (other.shape, other.halo) != (self.shape, self.halo):
+            raise ValueError("copy_from() needs a split array of the same shape and halo")
+        for part, source in zip(self._parts, other._parts, strict=True):
+            part._local.copy_from(source._local)
+        self.forget_ghosts()
+
+    def __getitem__(self, key: Any) -> Any:
+        index = self._index(key)
+        part = self._part_with(index[0])
+        element = part._local[part._in_memory(index)]
+        if not self.element_shape:
+            return element
+
+        def write_back(component: Any, number: Any) -> None:
+            part._local[part._in_memory(index)][component] = number
+            self.forget_ghosts()
+
+        return Matrix._around(element.to_numpy(), self.dtype, write_back)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        index = self._index(key)
+        part = self._part_with(index[0])
+        part._local[part._in_memory(index)] = value
+        self.forget_ghosts()
+
+    def __repr__(self) -> str:
+        return f"<qd.ndarray of shape {self.shape}, split over {len(self._parts)} devices>"
+
+    def _part_with(self, row: int) -> SplitNdarray:
+        return next(part for part in self._parts if part._rows[0] <= row < part._rows[1])
+
+    def _set_rows(self, rows: Array) -> None:
+        for part in self._parts:
+            part._set_rows(rows[part._rows[0] : part._rows[1]])
+        self.forget_ghosts()
+
+
+def devices_ndarray(dtype: Any, extents: tuple[int, ...], halo: int, periodic: bool) -> DevicesNdarray:
+    """An array of zeros whose first axis is split over the devices of this process."""
+    parts = []
+    for number in range(len(_octants.device_group())):
+        with as_block(number):
+            parts.append(make_block(dtype, extents, halo, periodic))
+    first = parts[0]
+    local = first._local
+    made = DevicesNdarray(local.dtype_name, tuple(local.element_shape), extents, False, local, 0, first._rows[0] - halo)
+    made._setup_parts(tuple(parts))
+    return made
+
+
+factories.devices_ndarray = devices_ndarray
