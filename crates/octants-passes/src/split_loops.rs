@@ -355,7 +355,7 @@ impl<'a> SplitCode<'a> {
     }
 
     /// The axis that follows the rows, and the distance of the row that an iteration owns: that of the writes, else of
-    /// the sums if they agree, else the nearest one.
+    /// the sums if they agree, else the middle one.
     fn owner(&self, accesses: &[Access], places: &[Place]) -> Refused<(u32, i64)> {
         let placed = || accesses.iter().zip(places);
         let mut owner = None;
@@ -397,7 +397,16 @@ impl<'a> SplitCode<'a> {
         // A row that wraps around follows the index, but is another one than the iteration's near the ends.
         let distance = |row: Row| if row.modulus.is_some() { 0 } else { row.distance };
         let nearest = rows.min_by_key(|row| (row.modulus.is_some(), distance(*row).abs(), distance(*row)));
-        nearest.map(|row| (row.axis, distance(row))).ok_or_else(|| {
+        // Between the first and the last row that is read, so that as few ghost rows as possible are.
+        let middle = |row: Row| {
+            let beside = places.iter().filter_map(|place| place.row());
+            let exact = beside.filter(|other| other.axis == row.axis && other.modulus.is_none() && other.is_exact());
+            let (least, most) = exact.fold((i64::MAX, i64::MIN), |(least, most), other| {
+                (least.min(other.distance), most.max(other.distance))
+            });
+            if least <= most { (least + most) / 2 } else { distance(row) }
+        };
+        nearest.map(|row| (row.axis, middle(row))).ok_or_else(|| {
             let access = accesses.first().expect("compiler bug: no access to a split array");
             let text = format!(
                 "cannot decide which rank runs an iteration: apart from `{}`, no split array is indexed by the loop \
