@@ -8,7 +8,7 @@ use octants_ir::{Affine, BinaryOp, Body, Buffer, Const, Layout, Op, Scalar, Term
 ///
 /// Unlike [`Sums`](crate::Sums), which are exact, it follows the program's arithmetic and may wrap around.
 pub fn launch_bound(buffers: &[Buffer], body: &Body, locals: &LocalUses, v: ValueId) -> LaunchBound {
-    use LaunchBound::{Computed, Known, Sum};
+    use LaunchBound::{Computed, Known, Larger, Smaller, Sum};
     let v = locals.source(v);
     let bound = |v| launch_bound(buffers, body, locals, v);
     let Some(own) = body.ty(v).scalar().filter(|s| s.is_int()) else { return Computed };
@@ -22,7 +22,13 @@ pub fn launch_bound(buffers: &[Buffer], body: &Body, locals: &LocalUses, v: Valu
             (Sum(sum, s), Known(less), BinaryOp::Sub) if s == own => Sum(moved(sum, less.wrapping_neg()), s),
             _ => Computed,
         },
+        Op::Binary(op @ (BinaryOp::Max | BinaryOp::Min), a, b) if is_index => match (bound(*a), bound(*b), op) {
+            (a @ (Known(_) | Sum(..)), b @ (Known(_) | Sum(..)), BinaryOp::Max) => Larger(Box::new([a, b])),
+            (a @ (Known(_) | Sum(..)), b @ (Known(_) | Sum(..)), _) => Smaller(Box::new([a, b])),
+            _ => Computed,
+        },
         Op::Cast(of) if is_index => match bound(*of) {
+            Larger(_) | Smaller(_) if body.ty(*of).scalar().is_none_or(|s| s.bytes() > own.bytes()) => Computed,
             // What does not get longer keeps its low bytes.
             Sum(sum, s) if s.bytes() >= own.bytes() => Sum(sum, own),
             Known(value) if own == Scalar::I32 => Known(i64::from(value as i32)),
@@ -66,5 +72,24 @@ mod tests {
         assert_eq!(of(twice), LaunchBound::Computed);
         // It was computed as an i32, and may have wrapped there.
         assert_eq!(of(wide), LaunchBound::Sum(sum, Scalar::I32));
+    }
+
+    #[test]
+    fn a_loop_that_runs_in_parts_has_the_larger_begin_and_the_smaller_end() {
+        let mut b = Builder::new();
+        let (n, row) = (b.push(Op::Param(0), Type::I32), b.push(Op::Param(1), Type::I32));
+        let one = b.int(1, Scalar::I32);
+        let shifted = b.binary(BinaryOp::Sub, row, one);
+        let begin = b.binary(BinaryOp::Max, one, shifted);
+        let end = b.binary(BinaryOp::Min, n, shifted);
+        let wide = b.cast(begin, Scalar::I64);
+        let both = b.binary(BinaryOp::Max, begin, n);
+        let of = |v| launch_bound(&[], &b.body, &LocalUses::default(), v);
+        let param = |p| Affine::from(Term::Param(p));
+        let row = LaunchBound::Sum(Affine { constant: -1, ..param(1) }, Scalar::I32);
+        assert_eq!(of(begin), LaunchBound::Larger(Box::new([LaunchBound::Known(1), row.clone()])));
+        assert_eq!(of(end), LaunchBound::Smaller(Box::new([LaunchBound::Sum(param(0), Scalar::I32), row])));
+        assert_eq!(of(wide), of(begin));
+        assert_eq!(of(both), LaunchBound::Computed);
     }
 }

@@ -203,8 +203,21 @@ pub enum Bound {
     /// The value of an argument slot, an integer of this kind in its low bytes, and a number to be added as integers of
     /// this kind are, which may wrap around: zero but for I32 and I64.
     Slot(u32, ScalarKind, i64),
+    /// The larger of two values: the begin of a loop that a launch runs in parts.
+    Larger(BoundTerm, BoundTerm),
+    /// The smaller of two values: the end of such a loop.
+    Smaller(BoundTerm, BoundTerm),
     /// Something that the code computes.
     Computed,
+}
+
+/// A value of which a [`Bound`] is the larger or the smaller one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BoundTerm {
+    /// As [`Bound::Known`].
+    Known(i64),
+    /// As [`Bound::Slot`].
+    Slot(u32, ScalarKind, i64),
 }
 
 impl Bound {
@@ -212,22 +225,41 @@ impl Bound {
     pub fn value(self, args: &[u64]) -> Option<i64> {
         match self {
             Bound::Known(value) => Some(value),
-            Bound::Slot(slot, kind, more) => {
-                let bits = *args.get(slot as usize)?;
-                Some(match kind {
-                    ScalarKind::I64 | ScalarKind::U64 => (bits as i64).wrapping_add(more),
-                    ScalarKind::I32 => i64::from((bits as i32).wrapping_add(more as i32)),
-                    ScalarKind::U32 => i64::from(bits as u32),
-                    ScalarKind::I16 => i64::from(bits as i16),
-                    ScalarKind::U16 => i64::from(bits as u16),
-                    ScalarKind::I8 => i64::from(bits as i8),
-                    ScalarKind::U8 => i64::from(bits as u8),
-                    ScalarKind::U1 => i64::from(bits & 1 != 0),
-                    ScalarKind::F16 | ScalarKind::F32 | ScalarKind::F64 => return None,
-                })
-            }
+            Bound::Slot(slot, kind, more) => BoundTerm::Slot(slot, kind, more).value(args),
+            Bound::Larger(a, b) => Some(a.value(args)?.max(b.value(args)?)),
+            Bound::Smaller(a, b) => Some(a.value(args)?.min(b.value(args)?)),
             Bound::Computed => None,
         }
+    }
+
+    /// It as a term of another bound, if it is simple enough.
+    pub fn term(self) -> Option<BoundTerm> {
+        match self {
+            Bound::Known(value) => Some(BoundTerm::Known(value)),
+            Bound::Slot(slot, kind, more) => Some(BoundTerm::Slot(slot, kind, more)),
+            Bound::Larger(..) | Bound::Smaller(..) | Bound::Computed => None,
+        }
+    }
+}
+
+impl BoundTerm {
+    fn value(self, args: &[u64]) -> Option<i64> {
+        let (slot, kind, more) = match self {
+            BoundTerm::Known(value) => return Some(value),
+            BoundTerm::Slot(slot, kind, more) => (slot, kind, more),
+        };
+        let bits = *args.get(slot as usize)?;
+        Some(match kind {
+            ScalarKind::I64 | ScalarKind::U64 => (bits as i64).wrapping_add(more),
+            ScalarKind::I32 => i64::from((bits as i32).wrapping_add(more as i32)),
+            ScalarKind::U32 => i64::from(bits as u32),
+            ScalarKind::I16 => i64::from(bits as i16),
+            ScalarKind::U16 => i64::from(bits as u16),
+            ScalarKind::I8 => i64::from(bits as i8),
+            ScalarKind::U8 => i64::from(bits as u8),
+            ScalarKind::U1 => i64::from(bits & 1 != 0),
+            ScalarKind::F16 | ScalarKind::F32 | ScalarKind::F64 => return None,
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! [`launch_bound`]: bounds of parallel loops in terms of a launch's argument slots.
 
-use octants_artifact::Bound;
+use octants_artifact::{Bound, BoundTerm};
 use octants_ir::Term;
 use octants_ir::schedule::LaunchBound;
 
@@ -18,6 +18,13 @@ pub fn launch_bound(facts: &Facts<'_>, of: &LaunchBound) -> Bound {
             };
             slot.map_or(Bound::Computed, |slot| Bound::Slot(slot, kind_of(*s), sum.constant))
         }
+        LaunchBound::Larger(of) => one_of(facts, of, Bound::Larger),
+        LaunchBound::Smaller(of) => one_of(facts, of, Bound::Smaller),
         LaunchBound::Computed => Bound::Computed,
     }
+}
+
+fn one_of(facts: &Facts<'_>, of: &[LaunchBound; 2], which: fn(BoundTerm, BoundTerm) -> Bound) -> Bound {
+    let term = |bound| launch_bound(facts, bound).term();
+    term(&of[0]).zip(term(&of[1])).map_or(Bound::Computed, |(a, b)| which(a, b))
 }

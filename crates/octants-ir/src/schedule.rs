@@ -192,6 +192,10 @@ pub enum LaunchBound {
     Known(i64),
     /// A parameter or an extent, plus a constant, computed in this type. It may wrap around.
     Sum(Affine, Scalar),
+    /// The larger of two of these: the begin of a loop that a launch runs in parts.
+    Larger(Box<[LaunchBound; 2]>),
+    /// The smaller of two: the end of such a loop.
+    Smaller(Box<[LaunchBound; 2]>),
     /// Computed by code.
     Computed,
 }

@@ -1,7 +1,7 @@
 //! [`SplitLaunch`]: a launch on arrays that are split over ranks, task by task.
 //!
-//! A task runs on the rows that this rank has. Rows that need no ghost rows are computed while these arrive. The package
-//! is called only for messages and reductions, not for tasks whose ghost rows are valid.
+//! A task runs on the rows that this rank has. Rows that need no ghost rows are computed while these arrive. The
+//! package is called only for messages and reductions, not for tasks whose ghost rows are valid.
 
 use std::cell::OnceCell;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! [`SplitRows`]: the rows of an array whose first axis is split over ranks, and [`SplitPlan`]: how launches of a kernel
-//! run on such arrays.
+//! [`SplitRows`]: the rows of an array whose first axis is split over ranks, and [`SplitPlan`]: how launches of a
+//! kernel run on such arrays.
 //!
 //! The package makes a plan at the first launch on the same arrays. Later launches call the package only for what a
 //! plan cannot do itself: messages and reductions.

@@ -34,6 +34,9 @@ _ON_DEVICE = ("add", "mul", "min", "max")
 # Torch computes with few unsigned types. A sum has the same bits.
 _SIGNED = {"uint16": "int16", "uint32": "int32", "uint64": "int64"}
 
+# Gloo and NCCL have no reductions of these.
+_SHORT = ("int16", "uint16")
+
 
 class _HostWorks:
     """Messages between host memory."""
@@ -128,18 +131,19 @@ class TorchCommunicator:
 
     def all_reduce(self, memory: MemoryRange, op: str, what: str, stream: int = 0) -> None:
         """Reduces over all ranks, element by element; in device memory, in stream order."""
-        group = self._group(memory.on_host, what)
-        values = _tensor_of(memory, op, self, what)
         if memory.on_host:
-            _wait(self, ranks.all_reduce(values, _OPERATIONS[op], group, async_op=True), what)
+            self._reduce_on_host(memory.numpy(), op, what)
             return
+        group, name = self._group(False, what), memory.dtype.name
+        compares_unsigned = op in ("min", "max") and name in _SIGNED
         with self._on(stream):
-            if op in _ON_DEVICE:
-                _queue(self, ranks.all_reduce(values, _OPERATIONS[op], group, async_op=True), what)
+            if op in _ON_DEVICE and name not in _SHORT and not compares_unsigned:
+                _queue(self, ranks.all_reduce(_tensor_of(memory), _OPERATIONS[op], group, async_op=True), what)
                 return
-            copy = values.cpu()
-            _wait(self, ranks.all_reduce(copy, _OPERATIONS[op], self._host, async_op=True), what)
-            values.copy_(copy)
+            raw = _bytes_of(memory)
+            values = raw.cpu().numpy().view(memory.dtype)
+            self._reduce_on_host(values, op, what)
+            raw.copy_(torch.from_numpy(values.view(np.uint8)))
 
     def fill(self, memory: MemoryRange, value: float, stream: int = 0) -> None:
         """Sets all elements of this rank; in device memory, in stream order."""
@@ -147,7 +151,7 @@ class TorchCommunicator:
             memory.numpy()[:] = value
             return
         with self._on(stream):
-            _tensor_of(memory, "add", self, "a reduction").fill_(value)
+            _tensor_of(memory).fill_(value)
 
     def barrier(self, what: str) -> None:
         """Returns once all ranks have called it."""
@@ -158,6 +162,23 @@ class TorchCommunicator:
         atexit.unregister(self.close)
         if self._owns_group and ranks.is_initialized():
             ranks.destroy_process_group()
+
+    def _reduce_on_host(self, values: np.ndarray[Any, Any], op: str, what: str) -> None:
+        name, given = values.dtype.name, values
+        top = np.uint64(1 << 63)
+        if name in _SHORT:
+            given = values.astype(np.int32)
+        elif name in _SIGNED and op in ("min", "max"):
+            # In the same order.
+            given = values.astype(np.int64) if name == "uint32" else (values ^ top).view(np.int64)
+        elif name in _SIGNED:
+            given = values.view(_SIGNED[name])
+        work = ranks.all_reduce(torch.from_numpy(given), _OPERATIONS[op], self._host, async_op=True)
+        _wait(self, work, what)
+        if name == "uint64" and op in ("min", "max"):
+            values[...] = given.view(np.uint64) ^ top
+        elif given.dtype.itemsize != values.dtype.itemsize:
+            values[...] = given.astype(values.dtype)
 
     def _group(self, on_host: bool, what: str) -> Any:
         if on_host:
@@ -182,10 +203,9 @@ def _bytes_of(memory: MemoryRange) -> Any:
     return memory.views["torch"]
 
 
-def _tensor_of(memory: MemoryRange, op: str, of: Communicator, what: str) -> Any:
+def _tensor_of(memory: MemoryRange) -> Any:
+    """Device memory as a tensor. Sums of signed and unsigned integers have the same bits."""
     name = memory.dtype.name
     if name in _SIGNED:
-        if op in ("min", "max"):
-            raise failed(of, what, f"torch does not support {op} of {name}; use backend='mpi'")
         memory = replace(memory, dtype=np.dtype(_SIGNED[name]), views={})
-    return torch.from_numpy(memory.numpy()) if memory.on_host else torch.as_tensor(memory, device="cuda")
+    return torch.as_tensor(memory, device="cuda")

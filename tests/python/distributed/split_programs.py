@@ -284,6 +284,34 @@ def float_scatter(_):
     return {"y": y.to_numpy()}
 
 
+def gradients(_):
+    """Gradients of parameters that all rows share: by a tape, through neighbors' rows, and by hand."""
+    x = qd.ndarray(qd.f64, shape=(N, M), split=0, halo=1)
+    x.from_numpy(np.random.default_rng(5).uniform(-1.0, 1.0, (N, M)))
+    gain = qd.field(qd.f64, shape=(M,), needs_grad=True)
+    offset = qd.ndarray(qd.f64, shape=(1,), needs_grad=True)
+    loss = qd.field(qd.f64, shape=(), needs_grad=True)
+
+    @qd.kernel
+    def measure(x: qd.types.ndarray(), offset: qd.types.ndarray()):
+        for i, j in qd.ndrange((1, N - 1), M):
+            loss[None] += (gain[j] * (x[i - 1, j] - x[i + 1, j]) - offset[0]) ** 2
+
+    gain.from_numpy(np.linspace(0.5, 1.5, M))
+    offset.fill(0.25)
+    with qd.ad.Tape(loss):
+        measure(x, offset)
+    recorded = gain.grad.to_numpy(), offset.grad.to_numpy()
+    # Added to what is there.
+    measure.grad(x, offset)
+    return {
+        "gain": recorded[0],
+        "offset": recorded[1],
+        "twice": np.concatenate([gain.grad.to_numpy(), offset.grad.to_numpy()]),
+        "loss": loss.to_numpy(),
+    }
+
+
 def periodic(_):
     """Rows that wrap around: read, added to, reduced, as fields and arguments, by the shape and by a constant."""
     u = qd.ndarray(qd.i32, shape=(N, M), split=0, periodic=True)
@@ -492,6 +520,7 @@ PROGRAMS = (
     row_sums,
     few_rows,
     float_scatter,
+    gradients,
     particles,
     periodic,
     periodic_few_rows,

@@ -73,6 +73,20 @@ def test_sums_of_floats_agree_to_rounding(tmp_path):
         np.testing.assert_allclose(several["y"], one["y"], rtol=1e-6, atol=1e-5)
 
 
+def test_gradients_of_shared_parameters_are_sums_over_the_ranks(tmp_path):
+    one = results(1, "gradients", tmp_path / "1")
+    x = np.random.default_rng(5).uniform(-1.0, 1.0, (37, 11))
+    slope = x[:-2] - x[2:]
+    error = np.linspace(0.5, 1.5, 11) * slope - 0.25
+    np.testing.assert_allclose(one["gain"], (2 * error * slope).sum(axis=0), rtol=1e-10)
+    np.testing.assert_allclose(one["offset"], [-2 * error.sum()], rtol=1e-10)
+    np.testing.assert_allclose(one["twice"], 2 * np.concatenate([one["gain"], one["offset"]]), rtol=1e-10)
+    for ranks in (2, 3):
+        several = results(ranks, "gradients", tmp_path / str(ranks))
+        for name in one.files:
+            np.testing.assert_allclose(several[name], one[name], rtol=1e-10, err_msg=f"{name} on {ranks} ranks")
+
+
 @pytest.mark.parametrize(("writers", "readers"), [(1, 4), (4, 1), (2, 3)])
 def test_saved_arrays_are_read_by_any_number_of_ranks(writers, readers, tmp_path):
     results(writers, "save", tmp_path)

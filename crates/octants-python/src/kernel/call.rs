@@ -404,7 +404,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Rejects recorded and captured launches on split arrays, because other ranks do not take part in them.
+    /// Rejects launches on split arrays in which other ranks cannot take part.
     #[cold]
     fn check_split(&self, py: Python<'_>, spec: &Specialization, gathered: &Gathered<'_>) -> PyResult<()> {
         let allowed = match &gathered.split_launch {
@@ -422,11 +422,12 @@ impl Kernel {
     }
 
     fn not_recorded(&self, py: Python<'_>) -> PyErr {
-        let text = format!(
-            "kernel `{}` uses an array that is split over ranks: its launches cannot be captured in a graph or \
-             recorded for a gradient",
-            self.name
-        );
+        let (over, what) = match DeviceGroup::led_by(program::current_serial()) {
+            Some(_) => ("several devices", "captured in a graph or recorded for a gradient"),
+            None => ("ranks", "captured in a graph, validated, or differentiated in forward mode"),
+        };
+        let name = &self.name;
+        let text = format!("kernel `{name}` uses an array that is split over {over}: its launches cannot be {what}");
         errors::runtime_error(py, text)
     }
 }
