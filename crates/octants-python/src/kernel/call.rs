@@ -419,11 +419,12 @@ impl Kernel {
     }
 
     fn not_recorded(&self, py: Python<'_>) -> PyErr {
-        let text = format!(
-            "kernel `{}` uses an array that is split over ranks: its launches cannot be captured in a graph, \
-             validated, or differentiated in forward mode",
-            self.name
-        );
+        let (over, what) = match DeviceGroup::led_by(program::current_serial()) {
+            Some(_) => ("several devices", "captured in a graph or recorded for a gradient"),
+            None => ("ranks", "captured in a graph, validated, or differentiated in forward mode"),
+        };
+        let name = &self.name;
+        let text = format!("kernel `{name}` uses an array that is split over {over}: its launches cannot be {what}");
         errors::runtime_error(py, text)
     }
 }
