@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from octants._arrays.split_options import SplitOptions
+from octants._program.on_first_use import OnFirstUse
 
 __all__ = ["factories"]
 
@@ -30,12 +31,19 @@ class ArrayFactories:
     """`buffer_views.view_of_slice`."""
     sparse_matrix_builder: Callable[[], type]
     """Imports and returns the class of sparse matrix builders."""
-    split_ndarray: Callable[[Any, Any, SplitOptions], Any]
-    """`split_ndarrays.split_ndarray` of `_distributed`: type and shape, how it is split over ranks."""
-    split_struct: Callable[[Any, Any, SplitOptions, str], Any]
-    """`split_structs.make_split_struct` of `_distributed`: type and shape, how it is split over ranks, name."""
-    devices_ndarray: Callable[[Any, Shape, int, bool], Any]
-    """`device_arrays.devices_ndarray` of `_distributed`: the same for the devices of this process."""
+    split_ndarray: Callable[[Any, Any, SplitOptions], Any] = OnFirstUse(
+        "octants._distributed.split_ndarrays", "split_ndarray"
+    )
+    """An ndarray that is split over ranks: its type and shape, how it is split."""
+    split_struct: Callable[[Any, Any, SplitOptions, str], Any] = OnFirstUse(
+        "octants._distributed.split_structs", "make_split_struct"
+    )
+    """A field of structs that is split over ranks: its type and shape, how it is split, its name."""
+    devices_ndarray: Callable[[Any, tuple[int, ...], int, bool], Any] = OnFirstUse(
+        "octants._distributed.device_arrays", "devices_ndarray"
+    )
+    """An ndarray that is split over the devices of this process: its type and shape, ghost rows, whether it is
+    periodic."""
     struct_field: Callable[..., Any]
     """`struct.make_struct_field`."""
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from octants import _octants
-from octants._arrays.array_factories import factories
 from octants._distributed.device_blocks import as_block, current_block
 from octants._distributed.split_ndarrays import SplitNdarray, make_block
 from octants.types.values import Matrix
@@ -132,6 +131,3 @@ def devices_ndarray(dtype: Any, extents: tuple[int, ...], halo: int, periodic: b
     made = DevicesNdarray(local.dtype_name, tuple(local.element_shape), extents, False, local, 0, first._rows[0] - halo)
     made._setup_parts(tuple(parts))
     return made
-
-
-factories.devices_ndarray = devices_ndarray

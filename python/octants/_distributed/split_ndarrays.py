@@ -305,6 +305,3 @@ class SplitNdarray(_octants.Ndarray):
 
     def _in_memory(self, index: tuple[int, ...]) -> tuple[int, ...]:
         return (index[0] - self._rows[0] + self._halo, *index[1:])
-
-
-factories.split_ndarray = split_ndarray

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from octants._arrays.array_factories import factories
 from octants._arrays.split_options import SplitOptions
 from octants._distributed.split_ndarrays import split_ndarray
 from octants._fields.struct import StructField
@@ -85,6 +84,3 @@ def make_split_struct(struct_type: StructType, shape: Any, split: SplitOptions, 
         for key, type_ in struct_type._declared.items()
     }
     return SplitStructField(members, struct_type, name)
-
-
-factories.split_struct = make_split_struct

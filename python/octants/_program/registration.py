@@ -18,12 +18,10 @@ from octants._arrays.tensors import Tensor as tensor
 from octants._code.cache_observations import CacheObservations as cache_observations
 from octants._code.cache_observations import FastcacheObservations as fastcache_observations
 from octants._code.code_dumps import write as write_code
-from octants._distributed.device_blocks import as_block as block_scope
-from octants._distributed.device_launches import DeviceLaunch as device_launch
-from octants._distributed.split_launches import SplitLaunch as split_launch
 from octants._fields.fields import TensorField as field
 from octants._fields.placement_checks import refuse_unplaced_fields
 from octants._language.lambda_source import lambda_text
+from octants._program.on_first_use import OnFirstUse
 from octants._streams.races import race_error
 from octants._tensor_methods import METHODS as tensor_methods
 from octants.graph import GraphStatus as graph_status
@@ -53,6 +51,10 @@ __all__ = [
     "vector",
     "write_code",
 ]
+
+block_scope = OnFirstUse("octants._distributed.device_blocks", "as_block")
+device_launch = OnFirstUse("octants._distributed.device_launches", "DeviceLaunch")
+split_launch = OnFirstUse("octants._distributed.split_launches", "SplitLaunch")
 
 folder = os.path.join(os.path.dirname(_octants.__file__), "")
 

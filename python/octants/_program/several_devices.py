@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from octants import _octants
-from octants._distributed.world import world
+from octants._program.on_first_use import OnFirstUse
 from octants.exceptions import OctantsOptionError
 
 __all__ = ["devices_of_environment", "leave_devices", "named_devices", "open_others"]
+
+
+world = OnFirstUse("octants._distributed.world", "world")
 
 
 def named_devices(devices: Any, arch: str | None) -> tuple[int | list[str], dict[str, Any]]:
