@@ -44,8 +44,8 @@ pub struct Package {
     pub cache_observations: Py<PyAny>,
     /// Writes the code files that options request, from an `Inspection`.
     pub write_code: Py<PyAny>,
-    /// Launches on arrays that are split over ranks. `plan` takes a kernel's name, what its tasks do, and the arrays. It
-    /// returns what `split_rows.rs` keeps as a plan. `is_alone` returns whether there are no other ranks.
+    /// Launches on arrays that are split over ranks. `plan` takes a kernel's name, what its tasks do, and the arrays.
+    /// It returns what `split_rows.rs` keeps as a plan. `is_alone` returns whether there are no other ranks.
     pub split_launch: Py<PyAny>,
     /// The same for launches on several devices of this process. `begin` takes what the tasks do and a stream for each
     /// device.

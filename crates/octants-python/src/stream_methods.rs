@@ -78,8 +78,8 @@ impl Stream {
         waiting(py, |caller| stream.wait_for(&other, caller))
     }
 
-    /// Sets elements in the device's memory, from an address on, to copies of one. Returns when that is queued. The caller
-    /// keeps the memory alive.
+    /// Sets elements in the device's memory, from an address on, to copies of one. Returns when that is queued. The
+    /// caller keeps the memory alive.
     fn _fill(&self, py: Python<'_>, address: u64, element: &[u8], count: u64) -> PyResult<()> {
         let stream = self.open(py)?;
         // SAFETY: the package passes memory of arrays that it keeps.
