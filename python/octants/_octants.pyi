@@ -325,6 +325,9 @@ class Stream:
         """Makes later work of this stream wait for an event, or for what is queued on another stream now. Either may be
         of another device."""
 
+    def _note_use(self, buffer: Buffer) -> None:
+        """Notes that work on this stream uses and changes an array's memory, for work that no launch queued."""
+
     def _fill(self, address: int, element: bytes, count: int) -> None:
         """Sets elements in the device's memory, from an address on, to copies of one. Returns when that is queued. The
         caller keeps the memory alive."""

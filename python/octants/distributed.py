@@ -134,10 +134,11 @@ def all_reduce(array: Any, op: str = "sum", *, qd_stream: Any = None) -> None:
         raise ValueError(f"op must be one of {', '.join(_OPERATIONS)}, got {op!r}")
     if isinstance(array, SplitNdarray):
         raise TypeError("all_reduce() needs an array that every rank holds in full, not a split array")
-    with memory_of(array, writes=True) as memory:
+    stream = _stream(qd_stream)
+    with memory_of(array, stream, writes=True) as memory:
         if memory.count:
             _world.agree(f"all_reduce({op}) of {memory.count} {memory.dtype}", "all_reduce()")
-            _world.world().all_reduce(memory, _OPERATIONS[op], "all_reduce()", _handle(qd_stream))
+            _world.world().all_reduce(memory, _OPERATIONS[op], "all_reduce()", int(stream.handle))
 
 
 def all_gather(array: Any) -> list[Any]:
@@ -156,11 +157,12 @@ def broadcast(array: Any, source: int = 0, *, qd_stream: Any = None) -> None:
     ranks = _world.world()
     if not 0 <= source < ranks.size:
         raise ValueError(f"source must be a rank from 0 to {ranks.size - 1}, got {source}")
-    with memory_of(array, writes=ranks.rank != source) as memory:
+    stream = _stream(qd_stream)
+    with memory_of(array, stream, writes=ranks.rank != source) as memory:
         _world.agree(f"broadcast() of {memory.count} {memory.dtype} from {source}", "broadcast()")
         others = [(other, memory) for other in range(ranks.size) if other != source]
         sends, receives = (others, []) if ranks.rank == source else ([], [(source, memory)])
-        ranks.exchange(Exchange(sends, receives), "broadcast()", _handle(qd_stream)).wait()
+        ranks.exchange(Exchange(sends, receives), "broadcast()", int(stream.handle)).wait()
 
 
 def send(array: Any, to: int, *, qd_stream: Any = None) -> None:
@@ -203,12 +205,12 @@ def _pass(array: Any, peer: int, sends: bool, qd_stream: Any) -> None:
     what = "send()" if sends else "recv()"
     if not 0 <= peer < ranks.size or peer == ranks.rank:
         raise ValueError(f"{what}: the rank must be another one of the {ranks.size} ranks, got {peer}")
-    with memory_of(array, writes=not sends) as memory:
+    stream = _stream(qd_stream)
+    with memory_of(array, stream, writes=not sends) as memory:
         message = [(peer, memory)]
-        stream = _handle(qd_stream)
         given, taken = (message, []) if sends else ([], message)
-        ranks.exchange(Exchange(given, taken, collective=False), what, stream).wait()
+        ranks.exchange(Exchange(given, taken, collective=False), what, int(stream.handle)).wait()
 
 
-def _handle(stream: Any) -> int:
-    return int((current_stream() if stream is None else stream).handle)
+def _stream(given: Any) -> Any:
+    return current_stream() if given is None else given

@@ -6,6 +6,7 @@ use pyo3::types::{PyByteArray, PyDict, PyType};
 
 use octants_engine::runtime::{self, Uninterruptible};
 
+use crate::buffer::Buffer;
 use crate::device::on_device;
 use crate::event::Event;
 use crate::program::{self, Program};
@@ -100,6 +101,13 @@ impl Stream {
         let stream = self.open(py)?;
         // SAFETY: as above.
         waiting(py, |caller| unsafe { stream.write_at(address, data, caller) })
+    }
+
+    /// Notes that work on this stream which no launch queued uses and changes an array's memory: the host waits for the
+    /// stream before it accesses the memory.
+    fn _note_use(&self, py: Python<'_>, buffer: &Bound<'_, Buffer>) -> PyResult<()> {
+        self.open(py)?.note_use(buffer.get().memory());
+        Ok(())
     }
 
     /// Waits for the stream's work and destroys the stream. Calling this twice is allowed. A wrapped stream is only

@@ -15,8 +15,8 @@ __all__ = ["memory_of"]
 
 
 @contextmanager
-def memory_of(array: Any, *, writes: bool) -> Iterator[MemoryRange]:
-    """The elements of an array in one range. Where it is a copy, it is written back at the end."""
+def memory_of(array: Any, stream: Any, *, writes: bool) -> Iterator[MemoryRange]:
+    """The elements of an array in one range, for work on a stream. Where it is a copy, it is written back at the end."""
     if isinstance(array, np.ndarray):
         dense = np.ascontiguousarray(array)
         yield range_of_numpy(dense)
@@ -29,6 +29,8 @@ def memory_of(array: Any, *, writes: bool) -> Iterator[MemoryRange]:
         memory = range_of_buffer(buffer, array._offset_in_memory, count, np.dtype(array.dtype.numpy), array)
         if memory.on_host:
             buffer.wait()
+        else:
+            stream._note_use(buffer)
         yield memory
         return
     if not hasattr(array, "to_numpy") or not hasattr(array, "from_numpy"):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import atexit
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +18,8 @@ from octants._distributed.launchers import Position
 from octants._distributed.memory_ranges import MemoryRange
 
 __all__ = ["TorchCommunicator"]
+
+T = TypeVar("T")
 
 _OPERATIONS = {
     "add": ranks.ReduceOp.SUM,
@@ -81,6 +84,14 @@ def _wait(of: Communicator, work: Any, what: str) -> None:
         raise failed(of, what, f"no answer after {of.timeout:g} s or less ({error})") from error
 
 
+def _begin(of: Communicator, start: Callable[[], T], what: str) -> T:
+    """Starts an operation, which fails at once if another rank has closed its connections."""
+    try:
+        return start()
+    except RuntimeError as error:
+        raise failed(of, what, f"no answer from another rank ({error})") from error
+
+
 class TorchCommunicator:
     """The ranks of torch's process group, which is created if there is none."""
 
@@ -124,9 +135,9 @@ class TorchCommunicator:
             messages.prepared = on_host, operations
         on_host, operations = messages.prepared
         if on_host:
-            return _HostWorks(self, ranks.batch_isend_irecv(operations), what)
+            return _HostWorks(self, _begin(self, lambda: ranks.batch_isend_irecv(operations), what), what)
         with self._on(stream):
-            works = ranks.batch_isend_irecv(operations)
+            works = _begin(self, lambda: ranks.batch_isend_irecv(operations), what)
         return _DeviceWorks(self, works, what, self._on(stream))
 
     def all_reduce(self, memory: MemoryRange, op: str, what: str, stream: int = 0) -> None:
@@ -155,7 +166,7 @@ class TorchCommunicator:
 
     def barrier(self, what: str) -> None:
         """Returns once all ranks have called it."""
-        _wait(self, ranks.barrier(self._host, async_op=True), what)
+        _wait(self, _begin(self, lambda: ranks.barrier(self._host, async_op=True), what), what)
 
     def close(self) -> None:
         """Destroys the process group if this program created it."""
@@ -173,7 +184,8 @@ class TorchCommunicator:
             given = values.astype(np.int64) if name == "uint32" else (values ^ top).view(np.int64)
         elif name in _SIGNED:
             given = values.view(_SIGNED[name])
-        work = ranks.all_reduce(torch.from_numpy(given), _OPERATIONS[op], self._host, async_op=True)
+        tensor, operation = torch.from_numpy(given), _OPERATIONS[op]
+        work = _begin(self, lambda: ranks.all_reduce(tensor, operation, self._host, async_op=True), what)
         _wait(self, work, what)
         if name == "uint64" and op in ("min", "max"):
             values[...] = given.view(np.uint64) ^ top

@@ -114,7 +114,8 @@ def make_matrix_field(
     if count < 1:
         raise ValueError(f"an element must have at least one component, got the shape {element_shape}")
     if split is not None:
-        element = vector(*element_shape, dtype) if len(element_shape) == 1 else matrix(*element_shape, dtype)
+        rows, columns = (*element_shape, 1)[:2]
+        element = vector(rows, dtype) if len(element_shape) == 1 else matrix(rows, columns, dtype)
         given = {"order": order, "offset": offset, "needs_grad": needs_grad, "needs_dual": needs_dual}
         with on(device):
             return split_field(element, shape, split, given)
