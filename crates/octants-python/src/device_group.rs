@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use octants_engine::runtime::{self, Mirrors, PeerCopy, PeerRange};
 use pyo3::prelude::*;
+use smallvec::SmallVec;
 
 use crate::buffer::Buffer;
 use crate::program::{self, Program};
@@ -19,6 +20,28 @@ pub struct DeviceGroup {
     /// Of each but the first.
     pub mirrors: Vec<Mirrors>,
     exchanges_on: Vec<runtime::Stream>,
+}
+
+/// Where the block of a split array is on one device.
+pub struct Part {
+    /// The kernel's buffer.
+    pub buffer: u32,
+    /// The address of row zero.
+    pub address: u64,
+    /// The memory of the block.
+    pub memory: runtime::Buffer,
+}
+
+/// A launch on several devices: see `kernel/group_launch.rs`.
+pub struct GroupLaunch<'py> {
+    /// The devices.
+    pub group: Arc<DeviceGroup>,
+    /// For each device its blocks.
+    pub parts: Vec<Vec<Part>>,
+    /// The argument slots of each device but the first.
+    pub slots: Vec<SmallVec<[u64; 64]>>,
+    /// The package's object.
+    pub launch: Bound<'py, PyAny>,
 }
 
 static GROUP: Mutex<Option<Arc<DeviceGroup>>> = Mutex::new(None);

@@ -32,7 +32,6 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
 pub use self::call::last_task_count;
-pub use self::group_launch::GroupLaunch;
 pub use self::prepared_call::PreparedCall;
 pub use self::recorded_launch::RecordedLaunch;
 use self::repeat::Repeats;

@@ -12,7 +12,7 @@ use pyo3::types::{PyDict, PyTuple};
 use smallvec::SmallVec;
 
 use super::bind_arguments::Arguments;
-use super::group_launch::GroupLaunch;
+
 use super::launch_request::LaunchRequest;
 use super::recorded_launch::RecordedLaunch;
 use super::refusals::no_gradients;
@@ -24,7 +24,7 @@ use crate::autodiff_scope::{in_scope, scope};
 use crate::captured_graph;
 use crate::concurrency;
 use crate::detached;
-use crate::device_group::DeviceGroup;
+use crate::device_group::{DeviceGroup, GroupLaunch};
 use crate::errors;
 use crate::flattened::Flat;
 use crate::interpreter::Interpreter;

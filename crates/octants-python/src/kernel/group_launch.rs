@@ -21,7 +21,7 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use super::split_launch::described;
 use super::{Kernel, Prepared};
 use crate::argument::Gathered;
-use crate::device_group::DeviceGroup;
+use crate::device_group::{DeviceGroup, GroupLaunch, Part};
 use crate::held::HoldLater;
 use crate::interpreter::Interpreter;
 use crate::ndarray::Ndarray;
@@ -36,26 +36,6 @@ use crate::{detached, errors};
 const PARTS: &str = "_parts";
 /// An attribute of a split array that depends on the device.
 const FIRST_LOCAL_ROW: &str = "_first_local_row";
-
-/// Where the block of a split array is on one device.
-struct Part {
-    /// The kernel's buffer.
-    buffer: u32,
-    /// The address of row zero.
-    address: u64,
-    memory: runtime::Buffer,
-}
-
-/// A launch on several devices.
-pub struct GroupLaunch<'py> {
-    group: Arc<DeviceGroup>,
-    /// For each device its blocks.
-    parts: Vec<Vec<Part>>,
-    /// The argument slots of each device but the first.
-    slots: Vec<Slots>,
-    /// The package's object.
-    launch: Bound<'py, PyAny>,
-}
 
 impl<'py> GroupLaunch<'py> {
     /// Prepares a launch with these arguments.
@@ -81,7 +61,7 @@ impl<'py> GroupLaunch<'py> {
         }
         let hosts = spec.host_arrays(gathered);
         let slots_on = |device: usize| slots_on(&group, device, (spec, args, slots), (&parts[device], &hosts), py);
-        let others = (1..group.programs.len()).map(slots_on).collect::<PyResult<Vec<Slots>>>()?;
+        let others = (1..group.programs.len()).map(slots_on).collect::<PyResult<Vec<_>>>()?;
         let codes = std::iter::once(&spec.code).chain(&spec.peers);
         let plans = codes.zip(std::iter::once(slots).chain(&others)).map(|(code, slots)| {
             let task = |task: Option<&SplitTask>| task.map(|task| described(task, slots));
