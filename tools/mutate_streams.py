@@ -59,7 +59,7 @@ MUTATIONS = [
     (
         "a dropped stream is not drained",
         f"{RUNTIME}/stream.rs",
-        "let _ = self.wait_for_own_work(&Patient);",
+        "let _ = self.wait_for_own_work(&Uninterruptible);",
         "",
     ),
     (
@@ -245,7 +245,7 @@ FROM_PYTHON = [
     (
         "S5: a dropped stream is not drained",
         f"{RUNTIME}/stream.rs",
-        "let _ = self.wait_for_own_work(&Patient);",
+        "let _ = self.wait_for_own_work(&Uninterruptible);",
         "",
     ),
     (

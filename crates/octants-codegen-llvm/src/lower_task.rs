@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use octants_artifact::{Bound, CopiedRegion, ParallelMeta, ScalarKind, ScatterCopies, TaskMeta, WideForm};
 use octants_codegen::{describe_loop, is_grid, parallel_loop, wide_form};
 use octants_ir::schedule::{BodySchedule, Forms, RegionMemory, Role, ScatterPrivatization, TaskSchedule};
-use octants_ir::{BlockId, Body, ForLoop, Layout, LoopConfig, MemorySpace, Op, Scalar, TaskKind, ValueId};
+use octants_ir::{BlockId, Body, ForLoop, Layout, LoopConfig, MemorySpace, Op, Scalar, TaskKind, Type, ValueId};
 
 use crate::emit::{IntCmp, V};
 use crate::facts::Facts;
@@ -81,7 +81,7 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
         parallel,
         waits_itself: target.waits_for_work_before(),
         draws_random: schedule.behavior.draws,
-        flushes_denormals: target.flushes_denormals() && uses_floats(&task.body),
+        flushes_denormals: target.flushes_denormals() && computes_with_floats(&task.body),
         polls: target.poll_offset().is_some() && schedule.behavior.runs_long,
         depends_on: None,
         is_short: false,
@@ -146,13 +146,46 @@ impl Variant<'_> {
     }
 }
 
-/// Anything in the body computes with floats, functions that it calls included if they take or give any.
-fn uses_floats(body: &Body) -> bool {
+/// Anything in the body computes with floats, functions that it calls included. Copies do not: denormals pass through
+/// them in either mode of the processor.
+fn computes_with_floats(body: &Body) -> bool {
     let mut any = false;
     body.visit(body.root, &mut |_, inst| {
-        any |= inst.ty.scalar().is_some_and(|s| s.is_float()) || matches!(inst.op, Op::Call(..))
+        let is_float = |ty: &Type| ty.scalar().is_some_and(|s| s.is_float());
+        any |= match &inst.op {
+            Op::Call(..) => true,
+            op if only_moves(op) => false,
+            op => {
+                let mut found = is_float(&inst.ty);
+                op.for_each_operand(|v| found |= is_float(body.ty(v)));
+                found
+            }
+        };
     });
     any
+}
+
+/// The operation passes values on as they are.
+fn only_moves(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Const(_)
+            | Op::Param(_)
+            | Op::Select(..)
+            | Op::Bitcast(_)
+            | Op::MakeTensor(_)
+            | Op::Splat(_)
+            | Op::MakeStruct(_)
+            | Op::Extract(..)
+            | Op::ExtractDyn(..)
+            | Op::Transpose(_)
+            | Op::Freeze(_)
+            | Op::Load(_)
+            | Op::VectorLoad(_)
+            | Op::VolatileLoad(_)
+            | Op::Store(..)
+            | Op::VectorStore(..)
+    )
 }
 
 /// Records the size of a task's private copies for the launcher.

@@ -388,3 +388,18 @@ fn denormals_are_zero_under_fast_math_alone() {
     let out = build_with(&p, &strict).run(&args, Run::default()).result;
     assert_eq!(out, [1, u64::from((1e-20f32 * 1e-20f32).to_bits())]);
 }
+
+#[test]
+fn only_code_that_computes_with_floats_changes_the_processors_mode() {
+    let flushes = |p: &Program| build(p).artifact.tasks.iter().any(|t| t.flushes_denormals);
+    let copies = returns(Scalar::F32, |b, x, y| {
+        let one = b.float(1.0, Scalar::F32);
+        let pair = b.push(Op::MakeTensor(vec![x, y]), Type::Vector(Scalar::F32, 2));
+        vec![one, x, b.push(Op::Extract(pair, 1), Scalar::F32.into())]
+    });
+    let adds = returns(Scalar::F32, |b, x, y| vec![b.binary(BinaryOp::Add, x, y)]);
+    let compares = returns(Scalar::F32, |b, x, y| vec![b.binary(BinaryOp::Lt, x, y)]);
+    let integers = returns(Scalar::I32, |b, x, y| vec![b.binary(BinaryOp::Add, x, y)]);
+    assert!(!flushes(&copies) && !flushes(&integers));
+    assert_eq!((flushes(&adds), flushes(&compares)), (cfg!(target_arch = "x86_64"), cfg!(target_arch = "x86_64")));
+}

@@ -6,8 +6,8 @@
 //! crate holds the names of the library's functions, the parts specific to CUDA, and the choice of the target.
 //!
 //! Reading order: [`symbols`], [`cuda`], [`early_launches`], [`graph_handles`], [`graphs`], [`graph_loops`],
-//! [`assembler`], [`spare_registers`], [`cudss_functions`], [`cudss`], [`sparse_libraries`], [`mod@open`], [`choose_target`],
-//! [`mod@find_device_library`].
+//! [`assembler`], [`spare_registers`], [`cudss_functions`], [`cudss`], [`sparse_libraries`], [`mod@open`],
+//! [`choose_target`], [`mod@find_device_library`].
 
 pub mod assembler;
 pub mod choose_target;

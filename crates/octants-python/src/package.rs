@@ -50,7 +50,8 @@ pub struct Package {
     /// The same for launches on several devices of this process. `begin` takes what the tasks do and a stream for each
     /// device.
     pub device_launch: Py<PyAny>,
-    /// Takes a position among the devices of this process. Returns the scope in which this thread is that device's rank.
+    /// Takes a position among the devices of this process. Returns the scope in which this thread is the rank of that
+    /// device.
     pub block_scope: Py<PyAny>,
     /// The module that logs messages.
     pub logging: Py<PyAny>,

@@ -14,10 +14,10 @@
 //! [`buffer`], `free_after`, `sections`, [`kernel`], [`capture`], [`captured_graph`], [`stream`], `track_uses`,
 //! [`event`], [`concurrency`], `dispatcher`, [`counter_snapshot`], [`launch_order`], [`worker_pool`], `fork`,
 //! [`pattern`], `transfer`, [`sparse`], `foreign`, `host_work`, `peer_waits`, `peer_copies`, `peer_exchange`,
-//! `mirrors`, `assemble`, [`race`],
-//! `race_at_site`, [`races`], [`witness`], `watch_launches`, [`profile`], `measure`, [`profiler`], [`report`],
-//! [`render_site`], `site_messages`, [`nesting`], `poll`, `interruptible_wait`, [`renewable`]. The modules `scratch`, `staging`,
-//! `stage_arguments`, `channel`, `drain_log` and `adopted` also belong to streams.
+//! `mirrors`, `assemble`, [`race`], `race_at_site`, [`races`], [`witness`], `watch_launches`, [`profile`], `measure`,
+//! [`profiler`], [`report`], [`render_site`], `site_messages`, [`nesting`], `poll`, `interruptible_wait`,
+//! [`renewable`]. The modules `scratch`, `staging`, `stage_arguments`, `channel`, `drain_log` and `adopted` also belong
+//! to streams.
 
 mod adopted;
 mod assemble;

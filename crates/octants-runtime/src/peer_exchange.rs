@@ -103,8 +103,8 @@ pub struct PeerExchange {
 }
 
 impl PeerExchange {
-    /// An exchange between these devices. Copies to a device are queued on its stream among `streams`, which must not be
-    /// those of the launches.
+    /// An exchange between these devices. Copies to a device are queued on its stream among `streams`, which must not
+    /// be those of the launches.
     ///
     /// # Errors
     /// A range is outside its buffer or on another device; the devices cannot copy; the driver's errors.

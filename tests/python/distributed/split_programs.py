@@ -151,7 +151,7 @@ def large(_):
     @qd.kernel
     def step(x: qd.types.ndarray(), y: qd.types.ndarray()):
         for i, j in x:
-            y[i, j] = x[(i + 1) % 23, j] - 2 * x[(i - 1) % 23, j] + i + j % 5
+            y[i, j] = (x[(i + 1) % 23, j] - 2 * x[(i - 1) % 23, j] + i + j) % 1000
         for i, j in y:
             total[None] += y[i, j]
             x[(i + 1) % 23, j] += y[i, j] % 3

@@ -88,9 +88,8 @@ impl<'py> GroupLaunch<'py> {
         (slots, arrays): (&Slots, &[HostArray]),
         interpreter: &Interpreter<'_, '_, L>,
     ) -> Result<Option<Results>, Error> {
-        let launch = self.launch.clone().unbind();
-        let devices =
-            Devices { group: &self.group, spec, others: &self.slots, slots, arrays, interpreter, launch: &launch };
+        let launch = self.launch.as_unbound();
+        let devices = Devices { group: &self.group, spec, others: &self.slots, slots, arrays, interpreter, launch };
         // SAFETY: the contract above. The slots of other devices were filled the same way.
         let end = unsafe { devices.launch(self.group.programs.len() - 1, None) };
         for (program, parts) in self.group.programs.iter().zip(&self.parts) {
