@@ -152,7 +152,7 @@ def test_two_streams_run_side_by_side():
     assert {first.lane, second.lane} == {"one", "other"}
     assert max(first.begin_ms, second.begin_ms) < min(first.end_ms, second.end_ms), t.tasks
     assert first.begin_ms == 0
-    assert first.behind == second.behind == ()
+    assert first.depends_on == second.depends_on == ()
     turn(x, 10)
     assert len(t.tasks) == 2, "what comes later is not part of it"
 
@@ -176,7 +176,7 @@ def test_waits_forks_and_joins_are_edges():
     assert t.lanes == ["a", "b", worker]
     start, end = order["turn:0_serial@a"], order["short:0_range@b"]
     left, right = order[f"halves:0_serial@{worker}"], order["halves:1_serial@b"]
-    assert [tasks[i].behind for i in (start, left, right, end)] == [(), (start,), (start,), (left,)]
+    assert [tasks[i].depends_on for i in (start, left, right, end)] == [(), (start,), (start,), (left,)]
     for i in (left, right):
         assert tasks[i].begin_ms >= tasks[start].end_ms - 1e-3
     assert tasks[end].begin_ms >= max(tasks[left].end_ms, tasks[right].end_ms) - 1e-3

@@ -31,7 +31,7 @@ class Task:
     end_ms: float
     launch: int
     """Number of the launch in the program; the tasks of one launch share it."""
-    behind: tuple[int, ...]
+    depends_on: tuple[int, ...]
     """Tasks on other streams that it waited for (events, forks and joins), as indices of `Timeline.tasks`."""
 
     @property
@@ -124,9 +124,9 @@ class Timeline:
                 begin_ms=begin - zero,
                 end_ms=end - zero,
                 launch=launch,
-                behind=tuple(places[other] for other in behind if other in places),
+                depends_on=tuple(places[other] for other in depends_on if other in places),
             )
-            for _, launch, kernel, task, lane, begin, end, behind in rows
+            for _, launch, kernel, task, lane, begin, end, depends_on in rows
         ]
         self._read = tasks, [names[number] for number in used]
         return self._read
@@ -147,7 +147,7 @@ class Timeline:
 
     def _edges(self) -> list[tuple[Task, Task]]:
         tasks = self.tasks
-        return [(tasks[earlier], later) for later in tasks for earlier in later.behind]
+        return [(tasks[earlier], later) for later in tasks for earlier in later.depends_on]
 
     def _trace(self) -> str:
         import json  # here and below: `import octants` is to be quick

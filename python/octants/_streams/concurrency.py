@@ -51,7 +51,7 @@ class ConcurrentLaunch:
     """The kernel's name."""
     lane: int | None
     """The lane, a stream of the pool, counted from 0; `None` for the default stream."""
-    behind: tuple[tuple[int, str], ...]
+    depends_on: tuple[tuple[int, str], ...]
     """The launches that it conflicts with, latest first, each with its own name of the array or field in which they
     meet."""
 
@@ -79,7 +79,7 @@ class ConcurrencyReport:
         depths: dict[int, int] = {}
         floor = 0
         for launch in self.launches:
-            waits = (depths.get(number, 0) for number, _ in launch.behind)
+            waits = (depths.get(number, 0) for number, _ in launch.depends_on)
             depth = 1 + max(floor, *waits, 0)
             depths[launch.number] = depth
             if launch.lane is None:
@@ -95,7 +95,7 @@ class ConcurrencyReport:
         ]
         for launch in self.launches:
             lane = "default" if launch.lane is None else str(launch.lane)
-            waits = ", ".join(f"{number} ({name})" if name else str(number) for number, name in launch.behind)
+            waits = ", ".join(f"{number} ({name})" if name else str(number) for number, name in launch.depends_on)
             lines.append(f"{launch.number:>8}  {lane:>7}  {launch.kernel}" + (f", after {waits}" if waits else ""))
         return "\n".join(lines)
 
@@ -107,5 +107,5 @@ def concurrency_report() -> ConcurrencyReport:
         print(qd.concurrency_report())
     """
     decided, replays = _octants.take_decisions()
-    launches = tuple(ConcurrentLaunch(n, kernel, lane, tuple(behind)) for n, kernel, lane, behind in decided)
+    launches = tuple(ConcurrentLaunch(n, kernel, lane, tuple(depends_on)) for n, kernel, lane, depends_on in decided)
     return ConcurrencyReport(launches, replays)

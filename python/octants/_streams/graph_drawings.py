@@ -40,8 +40,8 @@ def times_of(steps: Steps, tasks: Sequence[Task]) -> list[float]:
 def critical_path(steps: Steps, taken: Sequence[float] | None) -> list[int]:
     """The steps on the longest path through the graph, by time; by number of steps if no times are known."""
     longest: list[tuple[float, int]] = []
-    for i, (_, _, behind) in enumerate(steps):
-        before = max(((longest[b][0], b) for b in behind), default=(0.0, -1))
+    for i, (_, _, depends_on) in enumerate(steps):
+        before = max(((longest[b][0], b) for b in depends_on), default=(0.0, -1))
         longest.append((before[0] + (taken[i] if taken is not None else 1.0), before[1]))
     path: list[int] = []
     at = max(range(len(steps)), key=lambda i: longest[i][0], default=-1)
@@ -55,10 +55,10 @@ def _reduced(steps: Steps) -> list[list[int]]:
     """The transitive reduction: for each step, the dependences that no other dependence implies."""
     reach: list[set[int]] = []
     out = []
-    for _, _, behind in steps:
-        beyond = set().union(*(reach[b] for b in behind)) if behind else set()
-        out.append([b for b in behind if b not in beyond])
-        reach.append(beyond | set(behind))
+    for _, _, depends_on in steps:
+        beyond = set().union(*(reach[b] for b in depends_on)) if depends_on else set()
+        out.append([b for b in depends_on if b not in beyond])
+        reach.append(beyond | set(depends_on))
     return out
 
 
@@ -70,8 +70,8 @@ def drawing(steps: Steps, taken: Sequence[float] | None) -> str:
 
     edges, path = _reduced(steps), critical_path(steps, taken)
     rows: list[int] = []
-    for behind in edges:
-        rows.append(1 + max((rows[b] for b in behind), default=-1))
+    for depends_on in edges:
+        rows.append(1 + max((rows[b] for b in depends_on), default=-1))
     lanes = sorted({lane for _, lane, _ in steps})
     # Steps of one stream that nothing orders (fills of new memory) are side by side.
     used: set[tuple[int, int]] = set()
@@ -91,8 +91,8 @@ def drawing(steps: Steps, taken: Sequence[float] | None) -> str:
     for i, lane in enumerate(lanes):
         parts.append(f'<text x="{_MARGIN + i * (_WIDE + _GAP)}" y="{_MARGIN + 5}">stream {lane}</text>')
     on_path = set(zip(path, path[1:], strict=False))
-    for i, behind in enumerate(edges):
-        for b in behind:
+    for i, depends_on in enumerate(edges):
+        for b in depends_on:
             (x1, y1), (x2, y2) = places[b], places[i]
             same = steps[b][1] == steps[i][1]
             color = _OF_PATH if (b, i) in on_path else _OF_STREAM if same else _OF_EVENT

@@ -185,8 +185,8 @@ def test_a_report_tells_what_ran_beside_what_and_why_not() -> None:
         report = independent(scale)
     assert [launch.kernel for launch in report.launches] == ["scale", "scale", "scale", "gather"]
     first = report.launches[0].number
-    assert [launch.behind for launch in report.launches[:3]] == [(), (), ()]
-    assert report.launches[3].behind == ((first + 2, "z"), (first + 1, "y"), (first, "x"))
+    assert [launch.depends_on for launch in report.launches[:3]] == [(), (), ()]
+    assert report.launches[3].depends_on == ((first + 2, "z"), (first + 1, "y"), (first, "x"))
     assert (report.lanes, report.depth) == (3, 2)
     assert "gather, after" in str(report)
     assert len({launch.lane for launch in report.launches[:3]}) == 3
@@ -202,7 +202,7 @@ def test_ranges_of_one_array_are_told_apart() -> None:
     shift(x, y, 10, 20)
     shift(x, y, 5, 15)
     report = qd.concurrency_report()
-    assert [len(launch.behind) for launch in report.launches] == [0, 0, 2]
+    assert [len(launch.depends_on) for launch in report.launches] == [0, 0, 2]
 
 
 def test_a_kernel_that_is_not_concurrent_keeps_its_place() -> None:
