@@ -109,8 +109,8 @@ def open_device(name: str, options: dict[str, Any] | None = None) -> Device:
     """Opens the device of a name such as `cuda:1`, or returns it if it is open. `options` override those of `init`."""
 
 def set_device_group(serials: list[int]) -> None:
-    """Makes these programs, the default one first, the devices of launches on split arrays. With fewer than two, there is
-    no such group."""
+    """Makes these programs, the default one first, the devices of launches on split arrays. With fewer than two, there
+    is no such group."""
 
 def device_group() -> list[int]:
     """The programs of the group that the current program leads; empty if it leads none."""

@@ -2,39 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::sync::Arc;
+mod recorded_devices;
 
-use octants_artifact::{Artifact, TaskMeta};
-use octants_driver_recording::{Log, RecordingDriver};
-use octants_runtime::{
-    Buffer, Device, DeviceConfig, ErrorKind, LoadedKernel, Mirrors, PeerCopy, PeerExchange, PeerRange, Pointer, Stream,
-    Uninterruptible,
-};
-
-fn devices() -> ([Device; 2], Arc<Log>) {
-    let log = Arc::new(Log::default());
-    let device = |number| {
-        let driver = RecordingDriver::new(log.clone()).numbered(number);
-        Device::new(driver, DeviceConfig { seed: 0, sink: Arc::new(|_: &str| {}) })
-    };
-    ([device(0), device(1)], log)
-}
-
-/// A kernel of one task that writes to its only argument.
-fn kernel(device: &Device, name: &str) -> LoadedKernel {
-    let artifact = Artifact {
-        kernel: name.into(),
-        arg_slots: 1,
-        tasks: vec![TaskMeta { name: name.into(), ..TaskMeta::default() }],
-        ..Artifact::default()
-    };
-    device.load(&artifact).unwrap().with_pointers(vec![Pointer { slot: 0, written: true, buffer: None }])
-}
-
-fn launch(on: &Stream, kernel: &LoadedKernel, buffer: &Buffer) {
-    // SAFETY: the argument is the buffer's address, and the driver runs nothing.
-    unsafe { on.launch(kernel, &[buffer.ptr().unwrap()], &Uninterruptible) }.unwrap();
-}
+use octants_runtime::*;
+use recorded_devices::*;
 
 fn copy((to, a): (usize, &Buffer), (from, b): (usize, &Buffer)) -> PeerCopy {
     let range = |device, buffer: &Buffer, offset| PeerRange { device, buffer: buffer.clone(), offset };

@@ -16,7 +16,7 @@ __all__ = ["memory_of"]
 
 @contextmanager
 def memory_of(array: Any, stream: Any, *, writes: bool) -> Iterator[MemoryRange]:
-    """The elements of an array in one range, for work on a stream. Where it is a copy, it is written back at the end."""
+    """The elements of an array in one range, for work on a stream. A copy is written back at the end."""
     if isinstance(array, np.ndarray):
         dense = np.ascontiguousarray(array)
         yield range_of_numpy(dense)
