@@ -28,7 +28,11 @@ impl ArrayKind {
     #[inline]
     fn is_just(&self, elem: &Type, ndim: usize) -> bool {
         self.rank.is_none()
-            && self.elem.as_ref().is_none_or(|e| e == elem)
+            && self.elem.as_ref().is_none_or(|e| match (e, elem) {
+                // The usual case, without the call that the comparison of types is.
+                (Type::Scalar(wanted), Type::Scalar(scalar)) => wanted == scalar,
+                (wanted, elem) => wanted == elem,
+            })
             && self.ndim.is_none_or(|n| n as usize == ndim)
     }
 }

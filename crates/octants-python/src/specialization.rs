@@ -33,6 +33,9 @@ use crate::result::ResultKind;
 /// The slots of one launch.
 pub type Slots = SmallVec<[u64; 64]>;
 
+/// More words than these are copied at once.
+const MOST_WORD_BY_WORD: usize = 16;
+
 /// Words of the arguments that go to slots of the code.
 #[derive(Clone)]
 pub struct Copy {
@@ -49,15 +52,32 @@ impl Copy {
         Copy { from, ..self.clone() }
     }
 
+    /// The same copies, with adjacent ones joined.
+    fn join(copies: &[Copy]) -> Vec<Copy> {
+        let mut joined: Vec<Copy> = Vec::with_capacity(copies.len());
+        for copy in copies {
+            match joined.last_mut() {
+                Some(last) if last.from + last.count == copy.from && last.to + last.count == copy.to => {
+                    last.count += copy.count;
+                }
+                _ => joined.push(copy.clone()),
+            }
+        }
+        joined
+    }
+
     /// Copies the words.
     #[inline]
     pub fn make(&self, words: &[u64], slots: &mut [u64]) {
         let (from, to, count) = (self.from as usize, self.to as usize, self.count as usize);
-        match (&words[from..from + count], &mut slots[to..to + count]) {
-            // A scalar, and an array with one axis: most arguments. A call of `memcpy` would take longer.
-            ([word], [slot]) => *slot = *word,
-            ([address, extent], [slot, next]) => (*slot, *next) = (*address, *extent),
-            (words, slots) => slots.copy_from_slice(words),
+        let (words, slots) = (&words[from..from + count], &mut slots[to..to + count]);
+        if count > MOST_WORD_BY_WORD {
+            return slots.copy_from_slice(words);
+        }
+        for (slot, word) in slots.iter_mut().zip(words) {
+            // A wide load of words that were just stored one by one would wait for these stores to complete.
+            // SAFETY: a reference is valid for reads.
+            *slot = unsafe { std::ptr::from_ref(word).read_volatile() };
         }
     }
 }
@@ -97,6 +117,8 @@ pub struct Specialization {
     pub result: ResultKind,
     slots: Box<[u64]>,
     copies: Box<[Copy]>,
+    /// The same; one copy for adjacent words that go to adjacent slots. Their leaf is that of the first word.
+    joined_copies: Box<[Copy]>,
     groups_of_guards: Box<[GuardGroup]>,
     guards: Box<[Guard]>,
     numbers: Box<[LiveNumber]>,
@@ -236,8 +258,11 @@ impl Specialization {
     ) -> PyResult<bool> {
         slots.clear();
         slots.extend_from_slice(&self.slots);
-        self.copies.iter().for_each(|copy| copy.make(&gathered.words, slots));
-        if !self.read_objects(gathered, args, slots, fresh)? {
+        let words: &[u64] = &gathered.words;
+        let filled: &mut [u64] = slots;
+        self.joined_copies.iter().for_each(|copy| copy.make(words, filled));
+        gathered.hosted.clear();
+        if self.reads_objects() && !self.read_objects(gathered, args, slots, fresh)? {
             return Ok(false);
         }
         if self.captured.is_empty() {

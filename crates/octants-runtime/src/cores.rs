@@ -364,6 +364,18 @@ impl DeviceCore {
         streams.push(Arc::downgrade(stream));
     }
 
+    /// The number of a launch. The caller holds the turn of the launch's stream, unless the launch is nested.
+    #[inline]
+    pub(crate) fn next_launch_number(&self, nested: bool) -> u64 {
+        if self.immediate && !nested {
+            // An immediate device has one stream. An atomic addition would cost some nanoseconds.
+            let number = self.launches.load(Ordering::Relaxed);
+            self.launches.store(number + 1, Ordering::Relaxed);
+            return number;
+        }
+        self.launches.fetch_add(1, Ordering::Relaxed)
+    }
+
     pub(crate) fn live_streams(&self) -> Vec<Arc<StreamCore>> {
         lock(&self.streams).iter().filter_map(Weak::upgrade).collect()
     }

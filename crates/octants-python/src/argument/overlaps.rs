@@ -61,7 +61,13 @@ impl Gathered<'_> {
             sorted.sort_unstable();
             return sorted.windows(2).any(|pair| pair[1].0 < pair[0].1);
         }
-        self.spans.iter().enumerate().any(|(i, a)| self.spans[..i].iter().any(|b| a.low < b.high && b.low < a.high))
+        // Arrays in the order of their memory are compared only to the bounds of all earlier ones.
+        let (mut low, mut high) = (u64::MAX, 0);
+        self.spans.iter().enumerate().any(|(i, a)| {
+            let near = a.low < high && low < a.high;
+            (low, high) = (low.min(a.low), high.max(a.high));
+            near && self.spans[..i].iter().any(|b| a.low < b.high && b.low < a.high)
+        })
     }
 
     /// An array's address, extents and, if it is not contiguous, strides.

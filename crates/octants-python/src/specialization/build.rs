@@ -131,6 +131,7 @@ impl Specialization {
             code,
             result,
             slots: slots.into_boxed_slice(),
+            joined_copies: Copy::join(&copies).into_boxed_slice(),
             copies: copies.into_boxed_slice(),
             groups_of_guards: groups_of_guards.into_boxed_slice(),
             guards: guards.into_boxed_slice(),

@@ -195,7 +195,7 @@ impl StreamCore {
             rounds: kernel.rounds_in(scratch.frame),
             end: kernel.checkpoint_words(scratch.frame, scratch.result),
             seed: device.seed.load(Ordering::Relaxed),
-            number: device.launches.fetch_add(1, Ordering::Relaxed),
+            number: device.next_launch_number(nested),
             nested,
             failures: &self.failures,
             printer: &device.printer,
