@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_wrapped_is_no_sum_in_a_wider_type() {
+    fn a_sum_that_may_wrap_is_not_affine_in_a_wider_type() {
         let mut b = Builder::new();
         let n = b.push(Op::Param(0), Type::I32);
         let wide = b.cast(n, Scalar::I64);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn values_with_many_uses_are_looked_at_once() {
+    fn values_with_many_uses_are_visited_once() {
         let mut b = Builder::new();
         let mut v = b.push(Op::Param(0), Type::I32);
         for _ in 0..30 {

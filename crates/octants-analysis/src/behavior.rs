@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn loops_of_many_or_unknown_iterations_run_long() {
+    fn loops_of_many_or_unknown_iterations_are_long() {
         assert!(!runs_long(&[]) && !runs_long(&[Some(100), Some(100)]) && !runs_long(&[Some(0), None]));
         assert!(runs_long(&[Some(100), Some(1000)]) && runs_long(&[None]) && runs_long(&[Some(3), None]));
         let mut b = Builder::new();

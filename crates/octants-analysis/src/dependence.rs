@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbors_are_apart_in_an_iteration_and_meet_between_iterations() {
+    fn neighbors_conflict_only_between_iterations() {
         let (within, between, tasks) = test(|b, [i, _, _]| {
             let one = b.int(1, Scalar::I32);
             [i, b.binary(BinaryOp::Add, i, one)]
@@ -444,13 +444,13 @@ mod tests {
     }
 
     #[test]
-    fn an_iteration_has_its_own_element_whatever_is_added_alike() {
+    fn a_common_offset_keeps_iterations_independent() {
         let (within, between, _) = test(|b, [i, _, n]| [b.binary(BinaryOp::Add, i, n), b.binary(BinaryOp::Add, n, i)]);
         assert_eq!((within, between), (Conflict::Certain, exact(Conflict::SameIteration)));
     }
 
     #[test]
-    fn indices_of_inner_loops_are_the_same_in_all_iterations() {
+    fn inner_loop_indices_conflict_between_iterations() {
         let (within, between, _) = test(|_, [_, j, _]| [j, j]);
         assert_eq!((within, between), (Conflict::Certain, exact(Conflict::Possible)));
         let (_, between, _) = test(|b, [i, j, _]| [b.binary(BinaryOp::Add, i, j), i]);
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn even_and_odd_elements_are_apart() {
+    fn even_and_odd_elements_are_independent() {
         let (_, between, _) = test(|b, [i, _, _]| {
             let [one, two] = [1, 2].map(|c| b.int(c, Scalar::I32));
             let even = b.binary(BinaryOp::Mul, i, two);

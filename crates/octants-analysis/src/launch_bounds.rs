@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_runs_in_parts_has_the_larger_begin_and_the_smaller_end() {
+    fn a_restricted_loop_has_the_larger_begin_and_the_smaller_end() {
         let mut b = Builder::new();
         let (n, row) = (b.push(Op::Param(0), Type::I32), b.push(Op::Param(1), Type::I32));
         let one = b.int(1, Scalar::I32);

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn interleaved_fields_overlap_and_share_no_element() {
+    fn interleaved_fields_overlap_without_shared_elements() {
         let buffers = [field(0), array(), field(4), field(64), array(), field(0)];
         let classes = MemoryClasses::of(&buffers, false);
         assert_eq!(classes.sharing(), [0, 1, 2, 3, 4, 0]);

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_is_short_if_its_loops_have_few_rounds_for_certain() {
+    fn a_task_is_short_if_its_loops_have_provably_few_iterations() {
         assert!(sums("const 4"));
         assert!(!sums("const 4000"));
         assert!(!sums("shape @0, 0"));

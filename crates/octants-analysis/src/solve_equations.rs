@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn shifts_meet_where_the_loop_is_longer() {
+    fn shifted_indices_meet_if_the_loop_is_longer_than_the_shift() {
         let range = (Some(0), Some(4));
         assert_eq!(of(range, (1, 0), (1, 0)), Conflict::SameIteration);
         assert_eq!(of(range, (1, 0), (1, 3)), Conflict::Certain);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn multiples_meet_where_they_divide() {
+    fn multiples_meet_if_their_factors_divide_the_offset() {
         let range = (Some(0), Some(8));
         assert_eq!(of(range, (2, 1), (2, 0)), Conflict::Apart);
         assert_eq!(of(range, (2, 2), (2, 0)), Conflict::Certain);

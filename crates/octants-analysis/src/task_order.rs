@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn constant_ranges_of_a_buffer_are_told_apart() {
+    fn disjoint_constant_ranges_of_a_buffer_are_independent() {
         let program = program(&[copy("a", 0, 1, 0), copy("b", 0, 1, 8), copy("c", 0, 1, 4)]);
         assert_eq!(task_order(&program, false), [vec![], vec![], vec![0, 1]]);
     }

@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_read_as_what_their_slots_hold() {
+    fn bounds_are_read_with_the_types_of_their_slots() {
         use ScalarKind::*;
         let value = |bits: u64, kind, more| Bound::Slot(0, kind, more).value(&[bits]);
         // The other bytes of a slot are ignored.
@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn s14_an_artifact_tells_the_groups_of_its_tasks() {
+    fn s14_an_artifact_lists_the_groups_of_its_tasks() {
         let task =
             TaskMeta { name: "t".into(), symbol: "t".into(), reads: vec![0], writes: vec![1], ..TaskMeta::default() };
         let with = |groups: [Option<u32>; 2]| Artifact {

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_read_by_those_they_were_made_for_and_damage_is_found() {
+    fn saved_bytes_are_readable_only_by_their_maker_and_damage_is_detected() {
         let place = SavedPlace { memory: 0, offset: 8 };
         let work = SavedWork::Fill { to: place, pattern: vec![0], bytes: 16 };
         let graph = SavedGraph {

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_that_wait_for_each_other_are_refused() {
+    fn cooperating_threads_are_refused() {
         let kernel = |line: &str| -> Kernel {
             let text = format!(
                 "kernel k -> unit {{

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_that_share_a_part_must_not_be_written() {
+    fn writes_to_overlapping_arrays_are_refused() {
         assert!(is_refused(1, &[alias(0, 1, false)]));
         assert!(is_refused(1, &[alias(1, 0, false)]));
         // Memory without a gradient is constant.
@@ -96,12 +96,12 @@ mod tests {
     }
 
     #[test]
-    fn arrays_with_gaps_may_lie_between_one_another() {
+    fn interleaved_strided_arrays_are_accepted() {
         assert!(refuse_shared_writes(&mut kernel(1, "strided"), &[alias(0, 1, false)]).is_ok());
     }
 
     #[test]
-    fn one_array_is_one_where_its_gradient_is() {
+    fn aliases_are_accepted_if_their_gradients_alias() {
         assert!(!is_refused(1, &[alias(0, 1, true), alias(2, 3, true)]));
         assert!(is_refused(1, &[alias(0, 1, true)]));
     }

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fatal_error_of_llvm_is_an_error_and_what_follows_works() {
+    fn a_fatal_error_of_llvm_is_an_error_and_later_compilations_work() {
         for _ in 0..3 {
             let error = on_a_thread(&mut |_| (), |_| fail()).unwrap_err().to_string();
             assert!(error.contains("compiler bug: LLVM cannot generate code: ") && error.contains("PTX"), "{error}");
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_beside_one_that_fails_end_their_work() {
+    fn other_threads_finish_when_one_fails() {
         let (next, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let result = on_threads(4, &mut |_| (), &|_| {
             if next.fetch_add(1, Ordering::Relaxed) == 1 {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_heard_of_and_panics_go_on() {
+    fn steps_are_reported_and_panics_propagate() {
         let mut steps = Vec::new();
         let made = on_a_thread(&mut |step| steps.push(step), |step| {
             step("one");
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_llvm_reports_to_a_context_is_an_error() {
+    fn diagnostics_of_an_llvm_context_become_errors() {
         let processor = Processor::named("x86_64-unknown-linux-gnu", "x86-64").unwrap();
         let (_, machine) = Cpu::new(&processor, &CodegenOptions::default()).unwrap();
         let diagnostics = Diagnostics::default();

@@ -187,7 +187,7 @@ define <4 x i32> @f(<4 x i32> %r, i32 %n, <4 x i32> %t, <4 x i32> %e, ptr %p) {
 "#;
 
     #[test]
-    fn masks_that_are_read_and_overwritten_at_once_are_kept() {
+    fn avx512_masks_stay_in_mask_registers() {
         for name in ["x86-64-v4", "znver4", "znver5", "skylake-avx512"] {
             for level in 1..=3 {
                 let options = CodegenOptions { opt_level: level, ..CodegenOptions::default() };

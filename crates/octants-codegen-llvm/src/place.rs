@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn soa_components_at_even_distance_are_a_progression() {
+    fn equidistant_soa_components_are_a_progression() {
         let leaf = |offset| LeafAt { ptr: 0, offset, scalar: Scalar::F32, tag: None };
         let shape = |offsets: &[i64]| {
             Rc::new(PlaceShape {

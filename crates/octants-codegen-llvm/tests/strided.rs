@@ -159,7 +159,7 @@ fn one(b: &mut Builder, _: &[ValueId]) -> ValueId {
 }
 
 #[test]
-fn every_iteration_is_run_once_on_any_grid() {
+fn every_iteration_runs_once_on_any_grid() {
     for s in [Scalar::I32, Scalar::I64] {
         for edges in [&[(0, 0)][..], &[(0, 0), (0, 0)], &[(1, 2), (0, 5)], &[(2, 0), (1, 1), (0, 3)]] {
             let p = inside_of(s, edges, one);
@@ -171,7 +171,7 @@ fn every_iteration_is_run_once_on_any_grid() {
 }
 
 #[test]
-fn the_wide_form_runs_what_its_groups_have_of_the_loop() {
+fn the_coarsened_variant_runs_its_part_of_the_loop() {
     for edges in [&[(0, 0)][..], &[(3, 2)], &[(4, 4)], &[(1, 1), (1, 1)], &[(0, 0), (2, 7)], &[(1, 0), (2, 1), (5, 3)]]
     {
         let p = inside_of(if edges.len() == 2 { Scalar::I64 } else { Scalar::I32 }, edges, one);

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn features_are_told_by_the_target() {
+    fn features_follow_from_the_target() {
         let faulty = DeviceFeatures { fences_wait: true, limits_loops: true, ..DeviceFeatures::ALL };
         for features in [DeviceFeatures::ALL, DeviceFeatures::NONE, faulty] {
             assert_eq!(DeviceFeatures::of(&features.code_target()), Ok(features));

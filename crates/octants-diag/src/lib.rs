@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn underlines_the_expression_in_the_users_line() {
+    fn the_expression_in_the_users_line_is_underlined() {
         let mut sources = Sources::default();
         let file = sources.add(Arc::new(SourceFile {
             path: "sim.py".into(),
@@ -289,12 +289,12 @@ mod tests {
     }
 
     #[test]
-    fn tabs_are_as_wide_above_as_below() {
+    fn the_underline_keeps_the_tabs_of_the_line() {
         assert_eq!(shown("\ta(1,\tb)", "b", "b"), "\n    a(1,    b)\n            ^\nwrong");
     }
 
     #[test]
-    fn long_lines_are_broken_with_their_underline() {
+    fn long_lines_wrap_with_their_underline() {
         let text = format!("x = {} + y", "a".repeat(100));
         let (first, rest) = text.split_at(80);
         let want = format!("\n{first}\n    {}\n{rest}\n{}\nwrong", "^".repeat(76), "^".repeat(24));

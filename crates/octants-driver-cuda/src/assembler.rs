@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_assembled_is_left_as_it_is() {
+    fn text_that_cannot_be_assembled_is_unchanged() {
         // With a driver, because the text is invalid; without one, because there is no assembler.
         let assembler = DriverAssembler::new("sm_90");
         assert_eq!(assembler.assemble(b"nonsense"), None);

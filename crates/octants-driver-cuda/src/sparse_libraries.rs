@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_named_with_what_to_install() {
+    fn a_missing_library_is_named_with_the_package_to_install() {
         let text = unusable("cuDSS", "libcudss.so.1 was not found", "`pip install nvidia-cudss-cu13`");
         assert_eq!(
             text,

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn functions_with_a_second_version_are_asked_for_by_it() {
+    fn functions_with_a_second_version_are_looked_up_by_it() {
         let names: Vec<&str> = NAMES.signatures().iter().chain(Own::SIGNATURES).map(|s| s.symbol).collect();
         // The functions used here that the driver exports in two versions.
         let versioned = [

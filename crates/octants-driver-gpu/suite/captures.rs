@@ -79,7 +79,7 @@ fn s7_launches_on_a_captured_stream_are_captured() {
 }
 
 #[test]
-fn s7_code_that_a_graph_may_run_stays_loaded() {
+fn s7_code_stays_loaded_while_a_graph_may_run_it() {
     let Some(gpu) = Gpu::open_alone() else { return };
     let theirs = Gpu::open_as(&GpuConfig::default()).unwrap();
     let stream = theirs.device.create_stream(0).unwrap();

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_come_and_go_are_zero_and_apart() {
+    fn reused_blocks_are_zeroed_and_disjoint() {
         let (arena, mut number) = (Arena::default(), numbers());
         let mut blocks: Vec<(usize, usize, u8)> = Vec::new();
         for round in 0..4000 {
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_without_blocks_goes_back_to_the_system_but_for_one() {
+    fn all_empty_chunks_but_one_are_returned_to_the_system() {
         let arena = Arena::default();
         // Each gets its own chunk.
         let blocks: Vec<usize> = (0..6).map(|_| arena.allocate(CHUNK).unwrap()).collect();

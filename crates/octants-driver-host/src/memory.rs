@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_little_beside_a_block_there_is_memory_of_no_one() {
+    fn a_block_has_unused_margins_on_both_sides() {
         let memory = HostMemory::default();
         let sizes = [8, 2048, 100 << 10, 300 << 10, MAPPED_FROM, (5 << 20) + 17];
         let blocks: Vec<(usize, u64)> =
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn margins_that_nobody_touches_take_no_memory_and_are_given_back() {
+    fn untouched_margins_use_no_memory_and_are_released() {
         let memory = HostMemory::default();
         // Bytes mapped and bytes resident.
         let taken = || {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_is_refused() {
+    fn an_oversized_allocation_is_refused() {
         let memory = HostMemory::default();
         assert_eq!(memory.allocate(1 << 60), None);
         assert_eq!(memory.allocate(u64::MAX), None);

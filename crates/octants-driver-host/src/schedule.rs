@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_repeats_itself_and_others_differ() {
+    fn a_seed_determines_the_schedule() {
         let run = |seed| {
             let mut s = Schedule::new(seed);
             (0..50).map(|_| (s.steps_after_push(), s.pick(5))).collect::<Vec<_>>()

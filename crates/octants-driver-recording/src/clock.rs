@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn order_goes_through_joins_alone() {
+    fn only_joins_order_streams() {
         let (mut a, mut b) = (Clock::default(), Clock::default());
         let first = a.tick(1);
         let second = a.tick(1);

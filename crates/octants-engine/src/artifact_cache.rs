@@ -337,7 +337,7 @@ program k -> f32 {
     }
 
     #[test]
-    fn every_ingredient_makes_another_key() {
+    fn every_ingredient_changes_the_key() {
         let (program, places) = (parse(PROGRAM), sources("a.py", 1));
         let options = CodegenOptions::default();
         let host = CodeTarget::Host;
@@ -449,7 +449,7 @@ program k -> f32 {
     }
 
     #[test]
-    fn what_changes_no_code_changes_no_key() {
+    fn options_without_effect_on_code_keep_the_key() {
         let places = sources("a.py", 1);
         let options = CodegenOptions::default();
         let of = |program: &Program| key(program, &places, &options, &CodeTarget::Host);

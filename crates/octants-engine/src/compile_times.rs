@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_follow_one_another() {
+    fn steps_are_consecutive() {
         let mut watch = Stopwatch::default();
         std::thread::sleep(Duration::from_millis(5));
         watch.lap_two((Phase::Parse, Duration::from_millis(2)), Phase::Lower);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_records_go() {
+    fn the_oldest_records_are_dropped() {
         let log = CompileLog::default();
         for n in 0..MOST_RECORDS + 2 {
             log.add(&format!("k{n}"), false, Stopwatch::default());

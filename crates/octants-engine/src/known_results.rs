@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_depend_on_the_numbers_and_the_memory_that_are_read() {
+    fn known_results_depend_on_the_arguments_and_memory_read() {
         let of = |body: &str| {
             let text = format!(
                 "kernel k -> unit {{\n param a: i32\n param v: vec2<f32>\n buffer @0 x: f32[1] contiguous\n buffer @1 y: f32[2] \

@@ -287,7 +287,7 @@ fn flat(list: &[(&str, &[&str])]) -> BTreeSet<String> {
 }
 
 #[test]
-fn modules_of_a_crate_do_not_import_one_another_in_circles() {
+fn modules_of_a_crate_have_no_import_cycles() {
     let sources = sources();
     let packages: BTreeSet<&String> = sources.iter().map(|s| &s.package).collect();
     let mut found = BTreeMap::new();

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_no_sum() {
+    fn nonlinear_and_overflowing_expressions_are_not_affine() {
         let large = Affine::from(i64::MAX);
         assert_eq!(large.plus(&Affine::from(1)), None);
         assert_eq!(large.times(2), None);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn text_has_signs_and_factors_where_they_are_needed() {
+    fn text_has_signs_and_factors_when_needed() {
         let i = Term::Index(ValueId(0), 0);
         let sum = Affine { constant: -4, terms: BTreeMap::from([(i, -2), (N, 1)]) };
         assert_eq!(text(&sum), "-2 * i + n - 4");

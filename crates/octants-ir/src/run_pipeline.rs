@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn no_pass_runs_behind_one_that_failed() {
+    fn no_pass_runs_after_a_failed_one() {
         assert_eq!(passes_until("none"), ["first", "second", "third"]);
         assert_eq!(passes_until("second"), ["first"]);
     }

@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chunks_are_near_the_root_of_what_there_is() {
+    fn the_chunk_size_is_near_the_square_root_of_the_cell_count() {
         assert_eq!(chunks(0), (16, 0));
         assert_eq!(chunks(1), (16, 1));
         assert_eq!(chunks(16 * 16 - 1), (16, 16));
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_an_area_follow_one_another() {
+    fn the_words_of_an_area_are_contiguous() {
         let mut tree = LevelTree::new();
         let level = tree.add_level(LevelId::ROOT, LevelKind::Pointer, vec![(0, 6), (1, 10)]).unwrap();
         tree.add_place(level, 1).unwrap();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_state_within_a_cell_around() {
+    fn words_of_state_within_an_enclosing_cell() {
         let mut tree = LevelTree::new();
         let outer = tree.add_level(LevelId::ROOT, LevelKind::Pointer, vec![(0, 3), (1, 4)]).unwrap();
         let inner = tree.add_level(outer, LevelKind::Bitmasked, vec![(0, 2), (2, 5)]).unwrap();
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_of_more_cells_than_numbers_are_refused() {
+    fn levels_with_too_many_cells_are_refused() {
         let mut tree = LevelTree::new();
         let level = tree.add_level(LevelId::ROOT, LevelKind::Bitmasked, vec![(0, 1 << 40), (1, 1 << 40)]).unwrap();
         tree.add_place(level, 4).unwrap();

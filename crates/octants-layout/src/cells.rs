@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_elements_of_lists_are_counted_by_a_digit_of_their_own() {
+    fn list_elements_have_their_own_digit() {
         let mut tree = LevelTree::new();
         let cells = tree.add_level(LevelId::ROOT, LevelKind::Dense, vec![(0, 3)]).unwrap();
         let list = tree.add_level(cells, LevelKind::Dynamic, vec![(0, 8)]).unwrap();

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_digits_of_an_axis_have_the_weights_of_those_further_in() {
+    fn the_weight_of_a_digit_is_the_product_of_the_inner_digits() {
         let digits = blocks().index_digits(1);
         assert_eq!(
             digits,
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_in_row_major_and_another_order() {
+    fn arrays_in_row_major_and_other_orders() {
         assert_eq!(Placement::row_major(8, &[3, 5], 4).axes, [[digit(3, 20)], [digit(5, 4)]]);
         assert_eq!(Placement::in_order(8, &[3, 5], &[1, 0], 4).axes, [[digit(3, 4)], [digit(5, 12)]]);
         assert_eq!(Placement::row_major(8, &[], 4), Placement { base: 8, axes: Vec::new() });

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn axes_without_gaps_are_one() {
+    fn axes_without_gaps_are_merged() {
         let array = Placement::row_major(16, &[3, 1, 5], 4);
         assert_eq!(shared_axes(&[&array], None), Some(vec![axis(15, &[4])]));
         let pairs = Placement::row_major(0, &[3, 5], 8);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_lie_where_the_placements_say() {
+    fn elements_are_at_their_placements() {
         let pairs = [
             (
                 Placement::in_order(8, &[4, 6], &[1, 0], 4),

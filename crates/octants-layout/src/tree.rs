@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn trees_that_cannot_be() {
+    fn invalid_trees_are_refused() {
         let mut tree = LevelTree::new();
         let place = tree.add_place(LevelId::ROOT, 4).unwrap();
         assert_eq!(tree.add_place(place, 4), Err(LayoutError::BelowPlace));

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn triplets_of_one_place_are_added() {
+    fn triplets_at_the_same_index_are_added() {
         let m = SparseMatrix::from_triplets(SHAPE, &[(2, 1, 1.0), (0, 1, 5.0), (2, 1, 2.5), (1, 3, -1.0)]).unwrap();
         assert_eq!(m.starts(), [0, 0, 2, 2, 3]);
         assert_eq!(m.rows(), [0, 2, 1]);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_neighboring_columns_stay_apart() {
+    fn entries_of_adjacent_columns_stay_separate() {
         let m = SparseMatrix::from_triplets(SHAPE, &[(1, 0, 1.0), (1, 1, 2.0), (1, 2, 3.0)]).unwrap();
         assert_eq!(dense(&m)[1], [1.0, 2.0, 3.0, 0.0]);
     }

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn concurrency_of_a_thread_goes_back_to_what_it_was() {
+    fn the_concurrency_of_a_thread_is_restored() {
         assert_eq!(set_concurrency(Some(true)), None);
         assert!(is_plain() && concurrency() == Some(true));
         {

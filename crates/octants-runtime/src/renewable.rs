@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_lock_that_is_held_begins_anew() {
+    fn only_a_held_lock_is_renewed() {
         let lock = Renewable::new(5);
         // SAFETY: no other thread has the lock, here and below.
         assert!(!unsafe { lock.renew_if_held() });

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_is_found_by_its_label_wherever_it_stands() {
+    fn a_checkpoint_is_found_by_its_label_at_any_depth() {
         let checkpoint =
             |label, n| GraphPart::Checkpoint { label, yields_on: FLAG, body: vec![GraphPart::Tasks(n, n + 1)] };
         let body = vec![checkpoint(5, 2)];
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_hold_sections_and_each_of_them_may_wait_for_a_condition_of_its_own() {
+    fn each_group_contains_sections_with_their_own_conditions() {
         let rounds = |n| GraphPart::While { condition: FLAG, body: vec![GraphPart::Tasks(n, n + 1)] };
         let inner = GraphPart::Parallel(vec![vec![rounds(1)], vec![rounds(2)], vec![GraphPart::Tasks(3, 4)]]);
         let outer =
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_refused() {
+    fn invalid_tasks_and_conditions_are_refused() {
         assert!(sections(&artifact(1, vec![GraphPart::Tasks(0, 2)]), true).is_err());
         for condition in [Condition { slot: Some(1), ..FLAG }, Condition { slot: None, offset: 8, ..FLAG }] {
             let graph = vec![GraphPart::While { condition, body: vec![GraphPart::Tasks(0, 1)] }];

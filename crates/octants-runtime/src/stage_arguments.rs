@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_that_overlap_share_a_copy_and_keep_their_place_in_a_line() {
+    fn overlapping_arrays_share_a_copy_and_keep_their_offset_in_a_cache_line() {
         let arrays =
             [array(1000, 1100), array(5, 6), array(1050, 1060), array(1099, 1200), array(1200, 1300), array(9, 9)];
         let (stretches, bytes) = place(&arrays);

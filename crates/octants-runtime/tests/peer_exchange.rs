@@ -13,7 +13,7 @@ fn copy((to, a): (usize, &Buffer), (from, b): (usize, &Buffer)) -> PeerCopy {
 }
 
 #[test]
-fn copies_are_between_the_work_before_and_the_work_after() {
+fn copies_are_ordered_between_earlier_and_later_work() {
     let ([one, two], log) = devices();
     let (a, b) = (one.allocate(128).unwrap(), two.allocate(128).unwrap());
     let kernels = [(&one, "before one"), (&two, "before two"), (&one, "meanwhile one"), (&one, "after one")];
@@ -50,7 +50,7 @@ fn copies_are_between_the_work_before_and_the_work_after() {
 }
 
 #[test]
-fn exchanges_of_other_memory_are_refused() {
+fn exchanges_of_mismatched_memory_are_refused() {
     let ([one, two], _log) = devices();
     let (a, b) = (one.allocate(128).unwrap(), two.allocate(128).unwrap());
     let sides = [one.create_stream(0).unwrap(), two.create_stream(0).unwrap()];

@@ -350,7 +350,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_vendors_numbers_of_chips() {
+    fn chips_have_the_vendors_elf_numbers() {
         let numbers: Vec<_> = CHIPS.iter().map(|(name, _)| isa_version(name)).collect();
         let expected = [9006, 9008, 9010, 9402, 10300, 11000, 11001, 11002, 11003, 11501, 12000, 12001];
         assert_eq!(numbers, expected.map(Some));

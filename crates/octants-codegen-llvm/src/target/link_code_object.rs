@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_already_is_not_linked_in() {
+    fn an_existing_folder_is_not_used_for_linking() {
         let folder = std::env::temp_dir().join(folder_name());
         make_folder(&folder).expect("a new folder");
         assert!(make_folder(&folder).is_err());
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_file_is_refused_with_the_linkers_words_and_the_next_one_is_linked() {
+    fn an_invalid_object_file_is_refused_with_the_linkers_message_each_time() {
         for _ in 0..2 {
             let error = link_code_object(b"nothing of the kind", Undefined::Refused).expect_err("refused").to_string();
             assert!(error.contains("code.o"), "{error}");

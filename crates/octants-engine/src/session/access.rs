@@ -131,7 +131,7 @@ mod tests {
 ";
 
     #[test]
-    fn a_launch_tells_the_elements_from_its_slots() {
+    fn the_accessed_elements_follow_from_the_argument_slots() {
         let program: Program = PROGRAM.parse().unwrap_or_else(|e| panic!("{e:?}"));
         let layout = ArgLayout::new(program.roots, &program.buffers, &program.params);
         let tasks = access_of_tasks(&program, &layout);

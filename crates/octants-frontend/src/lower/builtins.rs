@@ -416,7 +416,7 @@ mod tests {
     use super::BUILTINS;
 
     #[test]
-    fn the_table_is_in_order() {
+    fn the_table_is_sorted() {
         assert!(BUILTINS.is_sorted_by(|a, b| a.name < b.name));
     }
 }

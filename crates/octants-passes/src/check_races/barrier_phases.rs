@@ -85,7 +85,7 @@ mod tests {
 ";
 
     #[test]
-    fn a_round_begins_behind_the_last_barrier_of_another_one() {
+    fn an_iteration_starts_after_the_last_barrier_of_the_previous_one() {
         let kernel: Kernel = KERNEL.parse().unwrap_or_else(|e| panic!("{e:?}"));
         let body = &kernel.body;
         let mut before = Vec::new();

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ends_of_each_axis_are_looked_at() {
+    fn both_ends_of_each_axis_are_tried() {
         let chosen = choose_iterations(&[(0, 1_000_000)], &Observed::default(), 0);
         assert!(chosen.len() <= MOST && chosen.contains(&vec![0]) && chosen.contains(&vec![999_999]));
         let chosen = choose_iterations(&[(1, 3), (0, 100), (5, 6)], &Observed::default(), 0);

@@ -78,7 +78,7 @@ mod tests {
     use crate::driver::Uninterruptible;
 
     #[test]
-    fn branches_take_turns_and_the_first_error_ends_all() {
+    fn branches_alternate_and_the_first_error_stops_all() {
         let said = RefCell::new(Vec::new());
         let branch = |name: &'static str, turns: usize, fails: bool| -> Branch<'_> {
             let said = &said;
