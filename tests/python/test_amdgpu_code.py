@@ -129,7 +129,7 @@ def test_the_self_test_compiles_for_every_chip(tmp_path):
                 assert found[".vgpr_spill_count"] == "0", path.name
 
 
-def test_floats_are_added_by_one_instruction_where_the_chip_has_it(tmp_path):
+def test_float_atomics_use_one_instruction_when_available(tmp_path):
     objects = compile_kernels(tmp_path, CHIPS, "octants.selftest", "--arch", "cpu", "--only", "scattered floats")
     assert len(objects) == len(CHIPS)
     for path in objects:

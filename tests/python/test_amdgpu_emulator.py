@@ -29,7 +29,7 @@ def run(command, environment):
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
 
-def test_everything_passes(environment):
+def test_all_checks_pass(environment):
     done = run([sys.executable, "-m", "octants.selftest", "--arch", "amdgpu"], environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert " 0 failed" in done.stdout
@@ -64,7 +64,7 @@ x.to_numpy()
 """
 
 
-def test_an_access_beside_an_array_names_the_instruction(environment, tmp_path):
+def test_an_access_outside_an_array_names_the_instruction(environment, tmp_path):
     program = tmp_path / "program.py"
     program.write_text(BESIDE)
     done = run([sys.executable, str(program)], environment)

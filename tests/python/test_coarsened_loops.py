@@ -23,7 +23,7 @@ def program():
 
 @pytest.mark.parametrize("count", [LONG + 16, LONG + 19])
 @pytest.mark.parametrize("name", TYPES)
-def test_neighbors_of_every_type_with_ends_that_no_group_fits(name, count):
+def test_adjacent_elements_of_every_type_with_unaligned_ends(name, count):
     dtype, of_numpy = TYPES[name]
 
     @qd.kernel

@@ -128,7 +128,7 @@ def test_chains_of_waits_go_through_several_devices_in_any_order(two):
         stream.destroy()
 
 
-def test_a_wait_holds_up_no_other_stream():
+def test_a_wait_does_not_block_other_streams():
     qd.init(arch=qd.cpu, cpu_streams=True)
     first = qd.current_device()
     second = second_device(first, {})
@@ -188,7 +188,7 @@ def test_copies_on_streams_are_ordered_by_events(two):
         assert (x.to_numpy() == expected).all()
 
 
-def test_new_streams_come_behind_a_copy(two):
+def test_new_streams_are_ordered_after_a_copy(two):
     first, second = two
     x, y = made(first), made(second)
     with qd.create_stream(device=second) as t:
@@ -202,7 +202,7 @@ def test_new_streams_come_behind_a_copy(two):
     assert (y.to_numpy() == 5).all()
 
 
-def test_what_belongs_to_another_device_is_refused(two):
+def test_objects_of_another_device_are_refused(two):
     first, second = two
     event = qd.create_event(device=second)
     with qd.create_stream(device=first) as s, qd.create_stream(device=second) as t:
@@ -316,7 +316,7 @@ def test_a_stream_that_never_used_the_source_has_to_wait_for_its_copy(checked):
 
 
 @pytest.mark.parametrize("separate", [False, True])
-def test_work_in_place_of_the_host_is_ordered(separate):
+def test_work_in_host_addressable_memory_is_ordered(separate):
     options = {"cpu_separate_memory": True} if separate else {"cpu_streams": True}
     qd.init(arch=qd.cpu, check_races="full", **options)
     first = qd.current_device()
@@ -339,7 +339,7 @@ def test_work_in_place_of_the_host_is_ordered(separate):
 
 @pytest.mark.on_cpu
 @pytest.mark.in_place
-def test_host_views_of_another_devices_memory_are_watched():
+def test_host_views_of_memory_of_another_device_are_checked():
     qd.init(arch=qd.cpu, cpu_streams=True, check_races="full")
     first, second = qd.current_device(), qd.device("cpu:1")
     x = made(first)
@@ -401,7 +401,7 @@ def gradient_of_chain(devices, on_streams):
 
 
 @pytest.mark.parametrize("on_streams", [False, True])
-def test_a_tape_sees_launches_of_two_devices(two, on_streams):
+def test_a_tape_records_launches_of_two_devices(two, on_streams):
     first, second = two
     value, gradient = gradient_of_chain([first, second, first], on_streams)
     expected, gradient_of_one = gradient_of_chain([second] * 3, False)

@@ -135,7 +135,7 @@ assert z[999] == 1.0
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_a_process_ends_whatever_the_device_does(tmp_path, ending):
+def test_a_process_ends_despite_an_endless_kernel(tmp_path, ending):
     try:
         library = hip_standin.path()
     except hip_standin.Missing as missing:

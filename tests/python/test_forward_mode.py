@@ -215,7 +215,7 @@ def test_sums_of_all_iterations():
     check(from_zero, x, z)
 
 
-def test_what_a_sum_was_before():
+def test_old_values_of_sums():
     n = 20000  # Enough for threads to meet.
     x, y = (qd.field(qd.f64, n, needs_dual=True) for _ in range(2))
     total = qd.field(qd.f64, (), needs_dual=True)
@@ -270,7 +270,7 @@ def test_updates_in_order(op):
     check(by_a_function, x, y)
 
 
-def test_integers_and_constants_end_a_derivative():
+def test_integers_and_constants_stop_a_derivative():
     x = inputs([2.6])
     y = qd.field(qd.f64, 4, needs_dual=True)
     plain = qd.field(qd.f64, 1)
@@ -356,7 +356,7 @@ def test_functions_without_a_gradient_are_constant():
     assert y.dual[0] == 6.0
 
 
-def test_what_is_wrong_is_said():
+def test_misuse_is_reported():
     x = inputs([1.0, 2.0])
     plain = qd.field(qd.f64, 2)
     y = qd.field(qd.f64, (), needs_dual=True)
@@ -424,7 +424,7 @@ def test_lambdas_are_functions():
 
 
 @pytest.mark.parametrize("base", [-2.0, 0.0, 2.0])
-def test_a_fixed_exponent_adds_nothing(base):
+def test_a_constant_exponent_has_no_tangent(base):
     x = inputs([base, 3.0])
     y = qd.field(qd.f64, shape=(), needs_dual=True)
 

@@ -110,14 +110,14 @@ def test_floats_round_to_their_type():
         ("a = 1\nx[qd.atomic_add(a, 1)] *= a", "a part of it changes"),
     ],
 )
-def test_what_has_no_single_result_is_told(body, why):
+def test_ambiguous_results_are_reported(body, why):
     from scalars import UnspecifiedError
 
     with pytest.raises(UnspecifiedError, match=why):
         result(body)
 
 
-def test_what_iterations_may_do_together():
+def test_iterations_may_share_sums_and_equal_stores():
     x, _, r, _ = result("for i in range(4):\n    x[0] += i\n    x[1] = 3\n    r += x[2 + i % 2] & 1")
     assert (x[:2], r) == ([11, 3], 2)
 
@@ -223,7 +223,7 @@ def k(n0: qd.i32, n1: qd.i32, x1: A, x3: A) -> qd.i32:
 """
 
 
-def test_remainders_as_indices_stay_inside():
+def test_remainder_indices_stay_in_bounds():
     from configurations import host_processors
     from programs import Argument, Field, Memory, Program, interpret
     from run import Checker

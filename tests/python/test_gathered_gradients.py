@@ -150,7 +150,7 @@ def test_product_of_matrices(inner):
     assert is_gathered(multiply, x, w, y)
 
 
-def test_few_elements_stay_where_they_are():
+def test_few_elements_are_not_gathered():
     x, w = qd.field(qd.f64, shape=N, needs_grad=True), qd.field(qd.f64, shape=4, needs_grad=True)
     loss = qd.field(qd.f64, shape=(), needs_grad=True)
 

@@ -108,19 +108,19 @@ assert (counts.to_numpy() == 125).all()
     assert err == ""
 
 
-def test_without_a_device_programs_run_on_the_cpu_and_say_so_in_one_line(standin, run):
+def test_without_a_device_programs_fall_back_to_the_cpu_with_one_line(standin, run):
     for hidden in ["", "-1"]:
         out, err = run(standin, HIP_VISIBLE_DEVICES=hidden)
         assert "cpu" in out or "x64" in out or "arm64" in out
         assert says(err, "amdgpu", "no AMD GPU was found", "falling back to the CPU"), err
 
 
-def test_a_device_that_is_not_there_is_counted(standin, run):
+def test_a_missing_device_is_reported_with_the_device_count(standin, run):
     _, err = run(standin, ", device=2")
     assert says(err, "there is no GPU 2: this process sees 2, counted from 0"), err
 
 
-def test_the_real_library_without_a_gpu_leads_to_the_cpu_in_one_line(run):
+def test_the_real_library_without_a_gpu_falls_back_to_the_cpu(run):
     if find_library("amdhip64") is None:
         pytest.skip("HIP's library is not installed (package libamdhip64-dev)")
     if Path("/dev/kfd").exists():
@@ -130,14 +130,14 @@ def test_the_real_library_without_a_gpu_leads_to_the_cpu_in_one_line(run):
     assert says(err, "no AMD GPU was found", "/dev/kfd", "falling back to the CPU"), err
 
 
-def test_a_library_that_is_not_there_or_another_one_is_named(run, tmp_path):
+def test_a_missing_or_wrong_library_is_named(run, tmp_path):
     _, err = run(tmp_path / "libamdhip64.so")
     assert says(err, str(tmp_path / "libamdhip64.so")), err
     _, err = run("libm.so.6")
     assert says(err, "HIP's library has no hipGetErrorName: ROCm 4.2 or newer is needed"), err
 
 
-def test_an_architecture_without_code_leads_to_the_cpu(standin, run):
+def test_an_unsupported_architecture_falls_back_to_the_cpu(standin, run):
     _, err = run(standin, HIP_STANDIN_ARCH="gfx803")
     assert says(err, "gfx803", "gfx90a", "falling back to the CPU"), err
 
@@ -187,7 +187,7 @@ print(*numbers)
 """
 
 
-def test_without_pools_of_memory_plain_memory_is_used(standin, altered, run):
+def test_plain_memory_is_used_without_memory_pools(standin, altered, run):
     for library, environment in [(altered(*POOLS), {}), (standin, {"HIP_STANDIN_VERSION": "50221153"})]:
         out, err = run(library, ", enable_fallback=False", COUNT.format(library=str(standin)), **environment)
         *_, plain, pooled, _pinned, launches = map(int, out.splitlines()[1].split())
@@ -195,7 +195,7 @@ def test_without_pools_of_memory_plain_memory_is_used(standin, altered, run):
         assert min(plain, launches) > 0
 
 
-def test_what_an_older_library_lacks_is_named_with_the_version_that_has_it(altered, run):
+def test_missing_functions_are_named_with_the_version_that_has_them(altered, run):
     for name, version in [("hipStreamIsCapturing", "4.3"), ("hipThreadExchangeStreamCaptureMode", "5.0")]:
         _, err = run(altered(name))
         assert says(err, f"HIP's library has no {name}: ROCm {version} or newer is needed"), err
@@ -204,7 +204,7 @@ def test_what_an_older_library_lacks_is_named_with_the_version_that_has_it(alter
     assert (out.strip(), err) == ("amdgpu", "")
 
 
-def test_nothing_is_left_after_a_program(standin, run):
+def test_a_program_leaks_nothing(standin, run):
     then = """
 qd.reset()
 del x, double
@@ -299,21 +299,21 @@ FORGOTTEN = {
 
 
 @pytest.mark.parametrize("version", ["60300000", "50221153"])
-def test_work_of_two_streams_from_a_thread(standin, run, version):
+def test_one_thread_uses_two_streams(standin, run, version):
     # The older one's memory is not in the order of streams by itself.
     _, err = run(standin, ", device=1, enable_fallback=False", TWO_STREAMS, HIP_STANDIN_VERSION=version)
     assert err == ""
 
 
 @pytest.mark.parametrize("names", FORGOTTEN)
-def test_a_driver_that_forgets_a_call_is_seen(standin, altered, run, names):
+def test_the_standin_notices_a_missing_call(standin, altered, run, names):
     text, seen = FORGOTTEN[names]
     library = altered(*names.split(), instead=text.replace("STANDIN", str(standin)))
     _, err = run(library, ", device=1, enable_fallback=False", TWO_STREAMS, compute=False)
     assert seen in err
 
 
-def test_other_libraries_are_told_of_memory_as_hip_has_it(standin, run):
+def test_exported_memory_is_described_as_hip_memory(standin, run):
     then = """
 assert x.__dlpack_device__() == (10, 1)
 assert "dltensor" in repr(x.__dlpack__(stream=0))
@@ -323,7 +323,7 @@ assert x.__cuda_array_interface__["stream"] is None
     assert err == ""
 
 
-def test_no_code_is_left_for_other_libraries_to_find(standin, run):
+def test_no_error_code_is_left_for_other_libraries(standin, run):
     # PyTorch asks HIP for a thread's last code after its own calls.
     then = f"""
 import ctypes
@@ -356,7 +356,7 @@ else:
     assert err == ""
 
 
-def test_a_lost_device_is_told_with_the_kernel_and_the_way_out(standin, run):
+def test_a_lost_device_is_reported_with_the_kernel_and_the_remedy(standin, run):
     then = f"""
 import ctypes
 ctypes.CDLL({str(standin)!r}).standin_break(0, 719)

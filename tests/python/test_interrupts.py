@@ -166,7 +166,7 @@ def test_a_long_launch_is_interrupted(tmp_path, wait, options):
     assert float(done.stdout) < 10.0
 
 
-def test_long_loops_are_still_vector_code():
+def test_interruptible_loops_are_vectorized():
     qd.init(arch=qd.cpu)
     rows = qd.types.ndarray(dtype=qd.f32, ndim=1)
 
@@ -232,7 +232,7 @@ other.synchronize()
 
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("options", [{}, {"cpu_max_num_threads": 1}], ids=str)
-def test_a_program_ends_whatever_is_queued(tmp_path, ending, options):
+def test_an_interrupted_program_ends_with_work_queued(tmp_path, ending, options):
     script = tmp_path / "endless.py"
     options = {"cpu_streams": True} | options
     text = ENDING.replace("OPTIONS", f"dict({options!r})")
@@ -267,7 +267,7 @@ atexit.register(qd.runtime._end_program)
     assert float(done.stdout) < 10.0
 
 
-def test_what_is_queued_is_done_before_a_program_ends(tmp_path):
+def test_queued_work_is_finished_before_a_program_ends(tmp_path):
     script = tmp_path / "finite.py"
     script.write_text(
         ENDING.replace("OPTIONS", "dict(cpu_streams=True)")

@@ -107,7 +107,7 @@ def test_rows_of_known_length(n):
     assert np.array_equal(c.to_numpy(), numbers(3, M) @ numbers(M, n, seed=4))
 
 
-def test_images_end_at_their_borders():
+def test_image_borders():
     @qd.kernel
     def blur(image: I2, weights: I1, out: I2):
         for i, j in out:
@@ -152,7 +152,7 @@ def test_sums_scattered_over_elements_that_iterations_share():
             assert np.array_equal(found.to_numpy(), expected)
 
 
-def test_threads_that_each_have_part_of_a_loop():
+def test_loops_split_over_threads():
     """Their parts begin and end anywhere in a group."""
     qd.init(arch=qd.cpu, cpu_max_num_threads=2)
 
@@ -182,7 +182,7 @@ def test_threads_that_each_have_part_of_a_loop():
         assert np.array_equal(by_both.to_numpy(), both)
 
 
-def test_each_iteration_has_locals_of_its_own():
+def test_each_iteration_has_its_own_locals():
     """Numbers that go from step to step, a vector, a matrix, and an array whose elements are chosen as the loop
     runs."""
 
@@ -258,7 +258,7 @@ def test_locals_that_only_some_iterations_set():
             assert total.to_numpy()[i] == power
 
 
-def test_what_stands_before_the_loop_is_one_for_all():
+def test_values_computed_before_the_parallel_loop_are_shared():
     @qd.kernel
     def add(x: I1, out: I1, n: qd.i32):
         first, scale = n // 3, qd.Vector([n, 2, 5])
@@ -442,7 +442,7 @@ def test_iterations_that_end_early():
             assert out.to_numpy()[i] == (0 if i % 5 == 2 else (x[:upto] * i + 1).sum())
 
 
-def test_own_elements_change_while_the_loop_runs():
+def test_elements_of_an_iteration_change_during_the_loop():
     """An iteration reads what it has written before, and no one else does."""
 
     @qd.kernel
@@ -531,7 +531,7 @@ def test_extremes_and_sums_of_all():
 
 
 @pytest.mark.on_cpu
-def test_one_thread_runs_iterations_that_use_each_others_elements_in_order():
+def test_one_thread_runs_dependent_iterations_in_order():
     @qd.kernel
     def prefix_sums(w: I1, x: I1):
         for i in range(1, x.shape[0]):
@@ -574,7 +574,7 @@ def test_one_thread_runs_iterations_that_use_each_others_elements_in_order():
 
 
 @pytest.mark.on_cpu
-def test_on_one_thread_the_last_iteration_wins_and_slots_are_given_in_order():
+def test_one_thread_keeps_the_order_of_stores_and_slots():
     used, free = qd.field(qd.i32, shape=()), qd.field(qd.i32, shape=5)
 
     @qd.kernel
@@ -614,7 +614,7 @@ def test_on_one_thread_the_last_iteration_wins_and_slots_are_given_in_order():
 
 
 @pytest.mark.on_cpu
-def test_sums_that_others_read_are_added_in_order():
+def test_sums_that_other_iterations_read_are_added_in_order():
     """Through the same name, another name for the same array, and a view of one component."""
     pairs = qd.Vector.field(2, qd.i32, shape=M)
     seconds = pairs.get_scalar_field(1)
@@ -644,7 +644,7 @@ def test_sums_that_others_read_are_added_in_order():
 
 
 @pytest.mark.on_cpu
-def test_one_array_under_two_names_is_written_and_read_in_order():
+def test_one_array_with_two_names_is_written_and_read_in_order():
     @qd.kernel
     def step(x: I1, y: I1):
         for i in x:

@@ -126,7 +126,7 @@ def test_a_long_axis_among_others(program):
     assert x[:, long - 3 :].tolist() == [[0, 1, 1], [0, 2, 2]]
 
 
-def test_an_index_outside_is_named(memory):
+def test_an_index_out_of_bounds_is_named(memory):
     qd.init(arch=qd.cpu, debug=True)
     x = qd.ndarray(qd.u8, LONG)
 

@@ -245,7 +245,7 @@ def test_vdir(fp):
     close(out, np.stack([np.cos(angles), np.sin(angles)], axis=1), fp)
 
 
-def test_sines_and_cosines_are_near_under_fast_math():
+def test_sines_and_cosines_are_accurate_under_fast_math():
     qd.init(arch=qd.cpu, fast_math=True, log_level=qd.ERROR)
     n = 1 << 18
     x, sine, cosine, tangent = (qd.field(qd.f32, n) for _ in range(4))
@@ -281,7 +281,7 @@ def test_sines_and_cosines_are_near_under_fast_math():
     qd.reset()
 
 
-def test_nan_and_inf_are_told_under_fast_math():
+def test_nan_and_inf_are_detected_under_fast_math():
     qd.init(arch=qd.cpu, fast_math=True, log_level=qd.ERROR)
     x = qd.field(qd.f32, shape=6)
     out = qd.field(qd.i32, shape=(6, 2))
@@ -302,7 +302,7 @@ def test_nan_and_inf_are_told_under_fast_math():
 @pytest.mark.parametrize("fast_math", [True, False])
 @pytest.mark.parametrize("dtype", [qd.f32, qd.f64])
 @pytest.mark.parametrize("n", [1, 9])
-def test_a_nan_gives_way_in_minima_and_maxima(fast_math, dtype, n):
+def test_minima_and_maxima_ignore_nan(fast_math, dtype, n):
     qd.init(arch=qd.cpu, fast_math=fast_math, default_fp=dtype, log_level=qd.ERROR)
     x, y = qd.field(dtype, n), qd.field(dtype, n)
     out, index = qd.Vector.field(6, dtype, n), qd.field(qd.i32, n)

@@ -136,7 +136,7 @@ def test_the_order_of_corners_edges_and_faces() -> None:
     assert opposite.to_numpy()[1].tolist() == [min(pair) + 10 * max(pair) for pair in pairs]
 
 
-def test_edges_alone_are_a_mesh() -> None:
+def test_a_mesh_may_consist_of_edges() -> None:
     mesh = qd.Mesh.create(qd.Mesh.from_elements([[0.0, 0], [1, 0], [1, 1], [5, 5]], edges=[[0, 1], [1, 2]]))
     mesh.verts.place({"degree": qd.i32})
 
@@ -244,7 +244,7 @@ def test_a_reordered_attribute_is_in_the_order_of_patches() -> None:
         mesh.verts.x.to_numpy(copy=False)
 
 
-def test_reordering_later_changes_nothing_but_the_order() -> None:
+def test_late_reordering_changes_only_the_order() -> None:
     mesh = triangles()
     mesh.verts.place({"a": qd.i32})
 

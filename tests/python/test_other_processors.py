@@ -59,7 +59,7 @@ def find(*names):
 
 
 @pytest.mark.parametrize("target", ["aarch64", "neoverse-n1", "neoverse-v1", "apple-m1"])
-def test_arms_code_computes_the_same(tmp_path, target):
+def test_arm_code_computes_the_same(tmp_path, target):
     emulator, clang, linker = find("qemu-aarch64-static", "qemu-aarch64"), find("clang"), find("ld.lld")
     qd.init(arch=qd.cpu, fast_math=False)
     f32s, i64s = qd.types.ndarray(dtype=qd.f32, ndim=1), qd.types.ndarray(dtype=qd.i64, ndim=1)

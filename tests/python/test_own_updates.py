@@ -76,7 +76,7 @@ def test_all_kinds_of_updates(streams):
     assert np.array_equal(swapped, np.where(i % 5 == 4, 7, i % 5))
 
 
-def test_all_axes_of_the_loop_must_be_there():
+def test_indices_must_use_all_axes_of_the_loop():
     @qd.kernel
     def rows(a: PLANE, b: PLANE):
         for i in range(a.shape[0]):
@@ -145,7 +145,7 @@ def test_other_elements_of_the_same_array():
 
 
 @pytest.mark.parametrize("streams", STREAMS)
-def test_arrays_that_are_the_same_or_share_a_part(streams):
+def test_identical_and_overlapping_arrays(streams):
     start(cpu_streams=streams)
 
     @qd.kernel
@@ -166,7 +166,7 @@ def test_arrays_that_are_the_same_or_share_a_part(streams):
         both(spread, x[:-1])
 
 
-def test_components_of_fields_are_the_field():
+def test_components_of_fields_alias_the_field():
     v, lone = qd.Vector.field(2, qd.f32, shape=N), qd.field(qd.f32, shape=N)
     second = v.get_scalar_field(1)
 
@@ -182,7 +182,7 @@ def test_components_of_fields_are_the_field():
     assert np.array_equal(lone.to_numpy(), np.ones(N))
 
 
-def test_functions_that_touch_the_array():
+def test_functions_that_access_the_array():
     @qd.func
     def spread(x: qd.template(), at):
         k = at
@@ -229,7 +229,7 @@ def test_the_value_is_computed_before_the_index():
     assert list(x.to_numpy()) == [0, 0, 0, 12, 2, 2, 64]
 
 
-def test_with_scattered_sums_beside_them():
+def test_updates_combined_with_scattered_sums():
     """Copies cover only what is scattered."""
 
     @qd.kernel

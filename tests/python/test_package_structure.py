@@ -134,7 +134,7 @@ def test_packages_are_imported_before_their_modules():
     assert enclosing_packages("octants.types.primitive", "octants.types.values") == set()
 
 
-def test_modules_do_not_import_one_another_in_circles():
+def test_modules_have_no_import_cycles():
     assert cycle_in(all_imports()) is None
 
 
@@ -149,7 +149,7 @@ def test_rust_imports_no_module_of_the_package():
     assert [path for path in sources if re.search(r'\bimport\(\s*"octants\b', path.read_text())] == []
 
 
-def test_a_module_named_like_a_function_is_that_function():
+def test_a_function_shadows_its_module_of_the_same_name():
     code = "import octants as qd; before = qd.inspect; import octants.inspect; print(qd.inspect is before)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown == "True\n"

@@ -40,7 +40,7 @@ def test_conversions_fit_the_type(kind, fits, does_not, capfd):
 
 
 @pytest.mark.parametrize("spec", ["c", "s", "n", "p"])
-def test_conversions_that_there_are_not(spec):
+def test_unknown_conversions_are_refused(spec):
     @qd.kernel
     def show(x: qd.i32):
         print(("{:" + spec + "}").format(x))
@@ -50,7 +50,7 @@ def test_conversions_that_there_are_not(spec):
 
 
 @pytest.mark.parametrize("spec", ["q", ",", "5%"])
-def test_what_is_not_a_format_of_numbers(spec):
+def test_non_numeric_formats_are_refused(spec):
     @qd.kernel
     def show(x: qd.f32):
         print(("{:" + spec + "}").format(x))
@@ -82,7 +82,7 @@ def test_sequences(capfd):
     assert capfd.readouterr().out == "[1, 2.500000] [1, [2, 3]] [7, [7, 2]]\n"
 
 
-def test_memory_has_no_text():
+def test_arrays_and_fields_are_not_printable():
     x = qd.field(qd.i32, 3)
 
     @qd.kernel

@@ -57,7 +57,7 @@ def test_a_captured_ndarray_and_a_view_of_it():
         assert chain(seen)
 
 
-def test_members_of_an_object_that_become_the_same():
+def test_members_of_an_object_that_become_aliases():
     @qd.data_oriented
     class Owner:
         def __init__(self):
@@ -78,7 +78,7 @@ def test_members_of_an_object_that_become_the_same():
     assert chain(owner.x)
 
 
-def test_s13_sections_that_touch_one_array_by_two_names():
+def test_s13_sections_that_access_one_array_by_two_names():
     seen = qd.ndarray(qd.i32, shape=n)
 
     @qd.kernel

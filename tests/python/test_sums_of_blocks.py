@@ -80,7 +80,7 @@ def test_blocks_of_eight(kind, rows):
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("block", [3, 8])
-def test_blocks_of_which_the_last_is_cut(block, kind, rows):
+def test_a_partial_last_block(block, kind, rows):
     n = lengths(kind, rows)
     length, w, total = filled(n, qd.i32), filled(numbers(rows)), qd.field(qd.f32, shape=rows)
     weight, sums = filled(numbers(MOST)), qd.field(qd.f32, shape=MOST)
@@ -167,7 +167,7 @@ def test_gradients(block, kind, rows):
 
 @pytest.mark.parametrize("block", [1, 2, 3, 5, 7])
 @pytest.mark.parametrize("ty", [qd.f32, qd.f64])
-def test_blocks_of_other_lengths_that_begin_elsewhere(ty, block):
+def test_blocks_of_other_lengths_and_starts(ty, block):
     rows = 150
     n = lengths("random", rows)
     length, w = filled(n, qd.i32), filled(numbers(rows))
@@ -241,7 +241,7 @@ def test_vectors_and_rows_of_a_table():
     assert np.allclose(total.to_numpy(), in_all, rtol=1e-5)
 
 
-def test_what_is_not_a_number_is_added():
+def test_nan_is_propagated_in_sums():
     rows = 64
     length = filled(lengths("random", rows), qd.i32)
     w = numbers(rows)

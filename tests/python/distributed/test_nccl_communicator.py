@@ -24,7 +24,7 @@ def runs(tmp_path_factory):
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_programs_compute_the_same(program, runs):
+def test_programs_give_the_same_results(program, runs):
     one, three, done = runs
     assert (three / f"{program}.npz").exists(), done.stdout + done.stderr
     expected, found = np.load(one / f"{program}.npz"), np.load(three / f"{program}.npz")

@@ -72,7 +72,7 @@ def test_parts_transposes_and_differences(group_size: int, kind: str) -> None:
     assert np.abs(c - wanted).max() <= tolerance * 10
 
 
-def test_tf32_keeps_what_it_can_and_f32_is_not_rounded(group_size: int) -> None:
+def test_tf32_rounds_and_f32_does_not(group_size: int) -> None:
     # 1 + 2**-20 has more bits than tf32.
     a = np.eye(N, dtype=np.float32) * np.float32(1 + 2**-20)
     ones = np.ones((N, N), np.float32)
@@ -182,7 +182,7 @@ def test_gradients(group_size: int, kind: str) -> None:
     assert np.abs(y.grad.to_numpy() - 2 * a.T @ exact).max() <= tolerance * 1e3
 
 
-def test_kinds_that_do_not_exist() -> None:
+def test_unknown_kinds_are_refused() -> None:
     with pytest.raises(qd.OctantsTypeError, match="MatrixProduct does not support"):
         simt.MatrixProduct(qd.i32)
     with pytest.raises(qd.OctantsTypeError, match="qd.f32 with precision='tf32'"):
@@ -201,7 +201,7 @@ MISUSE = [
 
 
 @pytest.mark.parametrize("block_dim, statement, text", MISUSE)
-def test_misuse_has_a_line(group_size: int, block_dim: int, statement: str, text: str, tmp_path: Any) -> None:
+def test_misuse_names_its_line(group_size: int, block_dim: int, statement: str, text: str, tmp_path: Any) -> None:
     if block_dim % group_size == 0 and text.startswith("whole subgroups"):
         pytest.skip(f"a block of {block_dim} threads is whole subgroups of {group_size}")
     source = f"""import octants as qd

@@ -189,7 +189,7 @@ def test_sort(group_size: int, dtype: str, k: int | None) -> None:
     assert (values == wanted[1]).all()
 
 
-def test_lanes_outside_the_subgroup_yield_the_own_value(group_size: int) -> None:
+def test_shuffles_from_outside_the_subgroup_yield_the_own_value(group_size: int) -> None:
     @qd.kernel
     def beyond(x: qd.types.ndarray(), y: qd.types.ndarray()):
         qd.loop_config(block_dim=64)

@@ -109,7 +109,7 @@ class Program:
 
 
 @pytest.mark.parametrize("options", [{}, {"cpu_streams": True}, {"cpu_streams": True, "cpu_stream_schedule": "seed:5"}])
-def test_captured_programs_do_what_programs_do(options):
+def test_captured_programs_give_the_results_of_direct_runs(options):
     for seed in range(PROGRAMS):
         qd.init(arch=qd.cpu, **options)
         program = Program(seed, hosts=seed % 4 == 0)

@@ -62,7 +62,7 @@ def on_device(program, kernel, captured):
 
 
 @pytest.mark.parametrize("first", range(0, PROGRAMS, 10))
-def test_nested_programs_do_what_python_does(tmp_path, first):
+def test_nested_programs_match_python(tmp_path, first):
     for seed in range(first, min(first + 10, PROGRAMS)):
         program = graph_program(seed)
         expected = in_order(program, times=2)

@@ -147,7 +147,7 @@ def test_s20_a_tape_over_streams_has_the_gradients_of_one_stream(schedule):
     qd.reset()
 
 
-def test_s20_branches_that_read_the_same_add_up_in_order(seed):
+def test_s20_gradients_of_shared_reads_are_summed_in_order(seed):
     x, y, z, loss = array(), array(), array(), qd.ndarray(qd.f32, 1, needs_grad=True)
     x.from_numpy(np.linspace(0, 1, N, dtype=np.float32))
     with qd.create_stream() as a, qd.create_stream() as b, qd.ad.Tape(loss):
@@ -168,7 +168,7 @@ def test_s20_branches_that_read_the_same_add_up_in_order(seed):
     assert (found == x.grad.to_numpy()).all()
 
 
-def test_s20_gradients_by_hand_go_to_the_stream_that_is_named(seed):
+def test_s20_manual_gradients_run_on_the_named_stream(seed):
     x, y = array(), array()
     x.from_numpy(np.arange(N, dtype=np.float32))
     y.grad.fill(1.0)
@@ -232,7 +232,7 @@ def test_s20_a_tape_may_end_in_a_scope_and_outlive_its_streams(seed):
     assert (found == x.grad.to_numpy()).all()
 
 
-def test_s20_what_the_host_writes_between_launches_on_streams(seed):
+def test_s20_host_writes_between_launches_on_streams(seed):
     def gradients(stream):
         x, y, z, loss = array(), array(), array(), qd.ndarray(qd.f32, 1, needs_grad=True)
         x.fill(2.0)

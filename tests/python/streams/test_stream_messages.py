@@ -82,7 +82,7 @@ def test_s2_kernels_that_are_graphs_take_a_stream(mode):
         assert x[0] == 3
 
 
-def test_s6_s7_what_is_gone(mode):
+def test_s6_s7_destroyed_objects(mode):
     x, s, e, other = ints(), qd.create_stream(), qd.create_event(), qd.create_stream()
     s.destroy()
     e.destroy()
@@ -124,7 +124,7 @@ def program():
     qd.reset()
 
 
-def test_s9_sections_in_wrong_places(program):
+def test_s9_misplaced_sections(program):
     x = ints()
 
     @qd.kernel
@@ -240,7 +240,7 @@ SECTIONS = {
 }
 
 
-def test_s13_sections_that_touch_the_same(program):
+def test_s13_conflicting_sections(program):
     x, y = ints(), ints()
 
     @qd.kernel

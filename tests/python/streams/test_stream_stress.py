@@ -93,7 +93,7 @@ def wrap(x: Ints):
 
 
 @pytest.mark.parametrize("cycle", range(3))
-def test_s22_threads_and_streams_that_do_everything_at_once(real, request, cycle):
+def test_s22_threads_and_streams_under_stress(real, request, cycle):
     on_device = request.config.getoption("--arch") != "cpu"
     launches = (10_000 if on_device else 800) // THREADS
     errors: list[BaseException] = []
@@ -113,7 +113,7 @@ def test_s22_threads_and_streams_that_do_everything_at_once(real, request, cycle
         raise errors[0]
 
 
-def test_programs_begin_and_end_many_times(request):
+def test_programs_start_and_end_many_times(request):
     on_device = request.config.getoption("--arch") != "cpu"
     for cycle in range(200 if on_device else 20):
         qd.init(arch=qd.cpu, cpu_streams=True)
