@@ -86,14 +86,14 @@ VULKAN_TESTS := $(addprefix tests/python/, \
     test_fields.py test_quantized_types.py test_sparse_levels.py test_meshes.py test_ndarray.py \
     test_matrix_values.py test_layouts.py test_math.py \
     test_loop_bounds.py test_program.py test_shared_memory.py test_algorithms.py calls test_failed_checks.py \
-    test_debug_sums.py test_sums_of_blocks.py test_print_formats.py test_coarsened_loops.py test_narrow_atomics.py \
+    test_debug_mode_results.py test_blocked_sums.py test_print_formats.py test_coarsened_loops.py test_narrow_atomics.py \
     streams/test_stream_order.py streams/test_stream_objects.py streams/test_stream_schedules.py \
     streams/test_stream_sections.py streams/test_stream_threads.py streams/test_stream_messages.py simt)
 
 # Last passes: machine code of four AMD chips in an emulator, behind the stand-in.
 EMULATED_TESTS := $(addprefix tests/python/, \
     test_shared_memory.py test_quantized_types.py test_sparse_levels.py test_math.py test_matrix_values.py \
-    test_sums_of_blocks.py test_narrow_atomics.py test_fuzzed_kernels.py simt)
+    test_blocked_sums.py test_narrow_atomics.py test_fuzzed_kernels.py simt)
 
 test-python: $(STAMPS)/build
 	$(BIN)/python -m pytest tests/python -rs -n 2
