@@ -86,7 +86,8 @@ VULKAN_TESTS := $(addprefix tests/python/, \
     test_fields.py test_quantized_types.py test_sparse_levels.py test_meshes.py test_ndarray.py \
     test_matrix_values.py test_layouts.py test_math.py \
     test_loop_bounds.py test_program.py test_shared_memory.py test_algorithms.py calls test_failed_checks.py \
-    test_debug_mode_results.py test_blocked_sums.py test_print_formats.py test_coarsened_loops.py test_narrow_atomics.py \
+    test_debug_mode_results.py test_blocked_sums.py test_print_formats.py test_coarsened_loops.py \
+    test_narrow_atomics.py \
     streams/test_stream_order.py streams/test_stream_objects.py streams/test_stream_schedules.py \
     streams/test_stream_sections.py streams/test_stream_threads.py streams/test_stream_messages.py simt)
 
@@ -100,7 +101,7 @@ test-python: $(STAMPS)/build
 	$(BIN)/python -m pytest --arch cpu-separate $(SEPARATE_TESTS) -n 2
 	OCTANTS_TEST_SEEDS=5 $(BIN)/python -m pytest --arch amdgpu-standin $(STANDIN_TESTS) -rs -n 2
 	$(BIN)/python -m pytest --arch vulkan $(VULKAN_TESTS) -rs -n 2
-	HIP_STANDIN_ARCH=twin-wave32 $(BIN)/python -m pytest --arch amdgpu-standin tests/python/simt -rs -n 2
+	HIP_STANDIN_ARCH=hostgpu-wave32 $(BIN)/python -m pytest --arch amdgpu-standin tests/python/simt -rs -n 2
 	for chip in gfx90a gfx942 gfx1100 gfx1200; do \
 	    HIP_STANDIN_ARCH=$$chip $(BIN)/python -m pytest --arch amdgpu-emulator $(EMULATED_TESTS) -rs -n 2; \
 	done

@@ -143,7 +143,7 @@ def test_a_process_ends_despite_an_endless_kernel(tmp_path, ending):
     script = tmp_path / "endless.py"
     script.write_text(PROGRAM.replace("LIBRARY", repr(str(library))) + ENDINGS[ending] + "\n")
     script.write_text(script.read_text() + "print('end', flush=True)\n")
-    env = os.environ | {"PYTHONPATH": str(Path(qd.__file__).parents[1]), "HIP_STANDIN_ARCH": "twin-wave64"}
+    env = os.environ | {"PYTHONPATH": str(Path(qd.__file__).parents[1]), "HIP_STANDIN_ARCH": "hostgpu-wave64"}
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, env=env)
     assert "is ended" not in done.stderr, done.stderr
     assert done.returncode == 0 if done.stdout else "KeyboardInterrupt" in done.stderr, done.stderr

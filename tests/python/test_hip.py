@@ -85,7 +85,7 @@ def test_code_for_real_chips_is_loaded_and_launched(standin, run, architecture):
     assert (launches > 0, err) == (True, "")
 
 
-@pytest.mark.parametrize("architecture", ["twin-wave32", "twin-wave64:sramecc+:xnack-"])
+@pytest.mark.parametrize("architecture", ["hostgpu-wave32", "hostgpu-wave64:sramecc+:xnack-"])
 def test_waves_of_either_width_combine_sums(standin, run, architecture):
     then = """
 total = qd.field(qd.f32, shape=())

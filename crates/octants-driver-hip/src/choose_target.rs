@@ -12,9 +12,9 @@ const FIFTH: i32 = 60_000_000;
 pub fn choose_target(architecture: &str, version: i32) -> Option<CodeTarget> {
     let cpu = architecture.split(':').next()?;
     // The HIP emulator, for tests. Its code is for this machine's processor.
-    #[cfg(feature = "twin")]
-    if let Some(kind) = cpu.strip_prefix("twin-") {
-        return Some(CodeTarget::Device { triple: "twin".into(), cpu: kind.into(), features: String::new() });
+    #[cfg(feature = "host-gpu")]
+    if let Some(kind) = cpu.strip_prefix("hostgpu-") {
+        return Some(CodeTarget::Device { triple: "hostgpu".into(), cpu: kind.into(), features: String::new() });
     }
     let number = cpu.strip_prefix("gfx")?;
     let known = number.len() >= 3 && number.chars().all(|c| c.is_ascii_hexdigit());

@@ -107,7 +107,7 @@ fn fill(p: &Program) -> Memory {
 
 /// The contents of `y` after a run on the stand-in.
 fn launch(p: &Program, device: &Device, memory: &Memory) -> Vec<u8> {
-    let target = CodeTarget::Device { triple: "twin".into(), cpu: "wave64".into(), features: String::new() };
+    let target = CodeTarget::Device { triple: "hostgpu".into(), cpu: "wave64".into(), features: String::new() };
     let scheduled = schedule_program(p.clone(), &target_info(&target), ScheduleOptions::default());
     let artifact = compile(&scheduled, &|_| String::new(), &CodegenOptions::default(), &target, &mut |_| ()).unwrap();
     let args = ArgLayout::new(p.roots, &p.buffers, &p.params);

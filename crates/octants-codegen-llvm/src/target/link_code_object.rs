@@ -30,7 +30,7 @@ pub(super) enum Undefined {
     /// There must be none.
     Refused,
     /// They are looked for when the code is loaded.
-    #[cfg(feature = "twin")]
+    #[cfg(feature = "host-gpu")]
     Allowed,
 }
 

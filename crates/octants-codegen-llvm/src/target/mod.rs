@@ -8,6 +8,8 @@ pub(crate) mod cpu;
 mod device_library;
 mod gpu;
 mod gpu_channel;
+#[cfg(feature = "host-gpu")]
+mod host_gpu;
 mod inline_math;
 mod link_code_object;
 mod nvptx;
@@ -16,8 +18,6 @@ mod nvptx_text;
 mod processors;
 mod products;
 mod rocm_library;
-#[cfg(feature = "twin")]
-mod twin;
 
 use inkwell::module::Module;
 use inkwell::targets::TargetMachine;
@@ -308,8 +308,8 @@ pub(crate) fn info(target: &CodeTarget) -> TargetInfo {
         CodeTarget::Device { triple, cpu, .. } => match triple.split('-').next() {
             Some("nvptx64") => nvptx::info(cpu),
             Some("amdgcn") => amdgpu::info(cpu),
-            #[cfg(feature = "twin")]
-            Some("twin") => gpu::info(twin::subgroup_bits(cpu).unwrap_or(5)),
+            #[cfg(feature = "host-gpu")]
+            Some("hostgpu") => gpu::info(host_gpu::subgroup_bits(cpu).unwrap_or(5)),
             _ => cpu::INFO,
         },
         CodeTarget::Host => cpu::INFO,
@@ -333,8 +333,8 @@ pub(crate) fn open(target: &CodeTarget, options: &CodegenOptions) -> Result<Open
             let (target, machine) = match architecture {
                 "nvptx64" => nvptx::open(triple, cpu, features, options)?,
                 "amdgcn" => amdgpu::open(triple, cpu, features, options)?,
-                #[cfg(feature = "twin")]
-                "twin" => twin::open(cpu, options)?,
+                #[cfg(feature = "host-gpu")]
+                "hostgpu" => host_gpu::open(cpu, options)?,
                 "x86_64" | "aarch64" => {
                     let (target, machine) = cpu::Cpu::new(&cpu::Processor::named(triple, cpu)?, options)?;
                     (Box::new(target) as Box<dyn Target>, machine)
