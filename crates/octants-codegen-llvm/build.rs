@@ -1,5 +1,5 @@
-//! Compiles what is written in C++ because LLVM's interface for C lacks it: calls of its linker, names of processors, a
-//! pass of its code generator, options of its pipeline. Links lld's libraries, which are beside LLVM's.
+//! Compiles the parts that are written in C++ because LLVM's C interface lacks them: calls of the linker, processor
+//! names, a code generator pass, pipeline options. Links lld's libraries, which are next to LLVM's.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

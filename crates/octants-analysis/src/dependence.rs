@@ -1,5 +1,5 @@
-//! [`Dependence`]: the dependence test. It tells whether two accesses of a buffer reach the same element: in one
-//! iteration, in two iterations of a loop, in loops that follow one another, or in two tasks.
+//! [`Dependence`]: the dependence test. It decides whether two accesses of a buffer reach the same element: in one
+//! iteration, in two iterations of a loop, in consecutive loops, or in two tasks.
 //!
 //! Each axis gives an equation of two affine sums. An equation of constants has an answer by itself. Between
 //! iterations, the equations of each axis of the loop are solved together. Between tasks, whose loops have nothing in

@@ -1,4 +1,4 @@
-//! [`is_short`]: tasks that gain nothing from running beside others.
+//! [`is_short`]: tasks too short to benefit from running concurrently with others.
 
 use std::collections::BTreeSet;
 

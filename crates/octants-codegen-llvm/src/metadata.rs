@@ -1,9 +1,9 @@
 //! Facts for the optimizer: which accesses cannot alias, which loops have independent iterations.
 //!
 //! One TBAA type per memory class of the schedule, and per component of its elements when the class says so. Siblings
-//! never alias. Unlike lists of scopes, which hold all that an access does not touch, types cost the same for any
-//! number of buffers. One access group holds the accesses to buffers whose order between iterations does not matter in
-//! loops that are hinted to be independent. Memory of locals is never tagged.
+//! never alias. Unlike alias scope lists, which name everything that an access does not touch, types cost the same for
+//! any number of buffers. One access group holds the accesses to buffers whose order between iterations does not matter
+//! in loops that are hinted to be independent. Memory of locals is never tagged.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};

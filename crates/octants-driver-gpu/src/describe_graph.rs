@@ -1,9 +1,9 @@
-//! [`Description`]: kernels' sections as nodes of a vendor's graph.
+//! [`Description`]: the sections of a kernel as nodes of a vendor's graph.
 //!
 //! Sequential tasks form a chain of kernels. Groups are branches that an empty node joins. A loop is a node with its
-//! own graph, at whose end a single-thread kernel decides whether it runs again. Each branch of a choice is such a
-//! node, after a kernel that decides whether it runs. What follows a checkpoint is a branch that runs unless the launch
-//! ends there. A section depends on the last node before it.
+//! own graph, at whose end a single-thread kernel decides whether it runs again. Each branch of a conditional is such a
+//! node, after a kernel that decides whether it runs. The part after a checkpoint is a branch that runs unless the
+//! launch ends there. A section depends on the last node before it.
 
 use std::ffi::c_void;
 use std::ops::Range;

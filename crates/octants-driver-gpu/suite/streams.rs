@@ -1,4 +1,4 @@
-//! Streams are in order in themselves and side by side with one another; events order them.
+//! Each stream is in order; different streams run concurrently, unless events order them.
 
 use std::time::Instant;
 

@@ -1,6 +1,6 @@
-//! The stand-in for HIP's library: its functions have the types of our table, and it sees what must not be done. That
-//! our driver does none of it, and that what is built on it computes right results, is tested from Python
-//! (`pytest --arch amdgpu-standin`, `test_hip.py`).
+//! Tests of the stand-in for HIP's library: its functions have the signatures of our table, and it detects misuse.
+//! Tests in Python (`pytest --arch amdgpu-standin`, `test_hip.py`) check that our driver causes no faults, and that
+//! programs compute correct results on it.
 
 #![allow(clippy::unwrap_used)]
 

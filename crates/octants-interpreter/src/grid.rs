@@ -1,8 +1,8 @@
-//! Blocks of threads: each thread runs to its next operation that threads execute together, and there they meet.
+//! Blocks of threads: each thread runs to its next collective operation, and waits there for the others.
 //!
-//! Threads of a subgroup meet when all that have not ended wait at the same instruction, those of a block when all of
-//! them do. `all_here` and `is_whole` ask who happens to be there: the threads that wait at one of them when nothing
-//! else can go on.
+//! A subgroup's operation executes when all of its threads that have not ended wait at the same instruction, a block's
+//! when all threads of the block do. `all_here` and `is_whole` query which threads are present: those that wait at one
+//! of them when no other thread can proceed.
 
 use octants_ir::{LoopConfig, MemorySpace, Op, SubgroupOp, ThreadScope, ValueId};
 
@@ -213,7 +213,7 @@ impl<'a> Machine<'a> {
         true
     }
 
-    /// Lets those of a subgroup go on that wait at the same `all_here` or `is_whole`.
+    /// Resumes the threads of a subgroup that wait at the same `all_here` or `is_whole`.
     fn release_opportunistic(&mut self, threads: &mut [Thread<'a>]) -> bool {
         let size = self.block.grid.subgroup_size as usize;
         let chance = |t: &&Thread<'a>| matches!(operation_of(t), Some(Op::Subgroup(op, _)) if is_opportunistic(*op));

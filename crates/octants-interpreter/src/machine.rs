@@ -13,7 +13,7 @@ use crate::thread_memory::{Access, Accessor, ThreadMemory};
 use crate::value::{Address, Base, Region, Value};
 use crate::{Grid, Interpreter, Order};
 
-/// Why a run cannot go on: code that is undefined, or that an interpreter cannot run.
+/// Why a run cannot continue: undefined behavior, or code that the interpreter does not support.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// What is wrong.

@@ -1,4 +1,4 @@
-//! [`Memory`]: the arrays and fields that a kernel is given, as bytes, and the address of each element.
+//! [`Memory`]: the arrays and fields of a kernel, as bytes, and the address of each element.
 
 use std::rc::Rc;
 

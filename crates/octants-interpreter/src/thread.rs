@@ -1,4 +1,4 @@
-//! A thread: where it is in the code, as data, so that it can stop at a barrier and go on; and how control moves.
+//! A thread: its position in the code as data, so that it can stop at a barrier and resume; and control flow.
 
 use std::rc::Rc;
 

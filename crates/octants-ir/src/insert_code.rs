@@ -1,4 +1,4 @@
-//! Walks a body and inserts instructions beside the existing ones; also code fragments that passes insert.
+//! Walks a body and inserts instructions next to existing ones; also code fragments that passes insert.
 
 use crate::body::{Body, Builder};
 use crate::kernel::Kernel;

@@ -1,13 +1,13 @@
 //! The convergence rule, 16 of [`crate::verify::Rule`]: operations that the threads of a block or subgroup execute
 //! together must be reached by all of them, or by none.
 //!
-//! Divergence is a taint analysis on values. Its sources are thread positions, indices of parallel loops, old values
-//! of atomics, random numbers, and loads from divergent addresses. Locals are tainted by stored values, and by the
-//! control flow of the store. Control diverges at divergent conditions and loop bounds, and after exits that only some
-//! threads take. The following count as uniform: parameters of functions, memory at the same address, and, within a
-//! subgroup, comparisons of thread numbers, which may cut between subgroups. Code of a task or kernel outside of
-//! parallel loops runs on one thread, so its operations converge. A condition made of `is_whole` or `all_here` ensures
-//! that threads are together: inside it, control is uniform for the subgroup, wherever it is.
+//! Divergence is a taint analysis on values. Its sources are thread positions, indices of parallel loops, old values of
+//! atomics, random numbers, and loads from divergent addresses. Locals are tainted by stored values, and by the control
+//! flow of the store. Control diverges at divergent conditions and loop bounds, and after exits that only some threads
+//! take. The following count as uniform: parameters of functions, memory at the same address, and, within a subgroup,
+//! comparisons of thread numbers, which may cut between subgroups. Code of a task or kernel outside of parallel loops
+//! runs on one thread, so its operations converge. A condition that consists of `is_whole` or `all_here` ensures
+//! convergence: inside it, control is uniform for the subgroup, even under divergent control flow.
 //!
 //! Assumes that the rules about form hold.
 

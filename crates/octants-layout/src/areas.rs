@@ -1,15 +1,15 @@
 //! [`SparseArea`]: the activation state of a sparse level, in memory after the data of the tree.
 //!
-//! An area is of words of four bytes, in this order:
+//! An area consists of 4-byte words, in this order:
 //!
-//! - the state: for each cell zero when it is inactive, or the length of each list;
-//! - the list of active cells that a loop over the level visits: room for all, or for none when their numbers take more
-//!   than 31 bits;
-//! - what listing in parallel needs: for each chunk of candidates how many cells it found, and where they begin in the
-//!   list; and how many there are in all.
+//! - the state: for each cell, zero if it is inactive; for a list, its length;
+//! - the list of active cells that a loop over the level visits: space for all cells, or for none if cell numbers
+//!   exceed 31 bits;
+//! - the state of parallel listing: for each chunk of candidates, the number of active cells and their start in the
+//!   list; then the total number.
 //!
-//! The candidates for a list are the cells of the next sparse level above, of which the active ones hold all active
-//! cells; without such a level, the words of state.
+//! The candidates for a list are the cells of the next sparse level above, because only its active cells contain active
+//! cells. Without such a level, they are the words of state.
 
 use crate::cells::{CellIndex, state_level};
 use crate::error::LayoutError;

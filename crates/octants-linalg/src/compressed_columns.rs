@@ -1,7 +1,7 @@
 //! Sparse matrices in compressed sparse column format, and their algebra.
 //!
-//! The entries of a column are in the order of their rows, each row at most once. An entry may be zero: sums and
-//! products keep the entries that their patterns say, so that a pattern does not depend on values.
+//! The entries of a column are sorted by row, without duplicates. An entry may be zero: the patterns of sums and
+//! products follow from the patterns of the operands, and do not depend on values.
 
 use crate::Real;
 

@@ -1,7 +1,7 @@
-//! Makes a kernel on split arrays run on a range of rows, which a launch gives.
+//! Restricts a kernel on split arrays to a range of rows that each launch passes.
 //!
-//! Two parameters are appended: the first row, and the row after the last one. Each parallel loop that touches split
-//! arrays runs the iterations that own these rows: one axis of it is cut. Other loops stay whole.
+//! Two parameters are appended: the first row, and the row after the last one. A parallel loop that touches split
+//! arrays runs the iterations that own these rows: one of its axes is restricted. Other loops are unchanged.
 
 use std::collections::BTreeSet;
 

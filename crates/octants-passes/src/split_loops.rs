@@ -1,11 +1,11 @@
 //! How a parallel loop runs on split arrays: arrays whose first axis is distributed over ranks.
 //!
-//! An iteration runs on the rank that owns the rows which it writes ("owner computes"). So one axis of the loop has to
-//! follow the rows: the first index of each write to a split array is that axis' index plus one constant, the same for
-//! all of them. Reads may be at other constants: the rows beyond those that a rank owns are its halo. So may sums whose
-//! old value is not used: a rank adds to its halo, and the owner of these rows adds up. A row from elsewhere has to lie
-//! between bounds that a launch compares with the rows of its rank. Everything else is refused, with the instruction
-//! that is at fault.
+//! An iteration runs on the rank that owns the rows that it writes ("owner computes"). One axis of the loop must
+//! therefore index the rows: the first index of each write to a split array is the index of that axis plus a constant,
+//! the same constant for all writes. Reads may use other constants: the rows next to those that a rank owns are its
+//! halo. The same holds for sums whose old value is not used: a rank adds to its halo, and the owner of these rows
+//! combines the sums. A row index of any other form must have bounds that a launch can compare with the rows of its
+//! rank. Everything else is refused, and the error names the instruction.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -47,7 +47,7 @@ pub struct SplitLoop {
     pub last_rows: BTreeSet<(BufferId, i64)>,
 }
 
-/// Rows of a split array between bounds, all of which a rank has to have.
+/// Rows of a split array between two bounds. A rank must have all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LocalRows {
     /// The array.

@@ -1,5 +1,5 @@
-//! The rows of split arrays that a loop touches, as its code has them: the index of an axis plus a constant, perhaps
-//! modulo the number of rows, or a row between bounds that a launch compares with what its rank has.
+//! The row indices of split arrays in a loop's code: the index of an axis plus a constant, optionally modulo the number
+//! of rows, or a row between bounds that a launch compares with the rows of its rank.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! [`LevelTree`]: a tree of levels as a Python object, and what it knows once it is laid out: see octants-layout.
+//! [`LevelTree`]: a tree of levels as a Python object, and its layout: see octants-layout.
 
 use octants_layout::{Activity, CellIndex, LayoutError, LevelId, LevelKind, SparseArea, TreeLayout};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};

@@ -1,8 +1,8 @@
 //! [`Dispatcher`]: runs the tasks of a kernel on arrays that are split over ranks.
 //!
-//! The ranks of a process are its devices. Their launches are open at the same time: the launches of all but the first
-//! device lend themselves ([`Dispatcher::lend`]), and the launch of the first device decides which task comes next and
-//! queues it on all devices.
+//! The ranks of a process are its devices. Their launches are nested: the launches of all but the first device lend
+//! themselves ([`Dispatcher::lend`]), and the launch of the first device decides which task runs next and queues it on
+//! all devices.
 
 use crate::error::{ErrorKind, Result};
 

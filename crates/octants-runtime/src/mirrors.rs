@@ -1,8 +1,8 @@
 //! [`Mirrors`]: copies of a device's memory on the other devices of a launch on all of them.
 //!
-//! The memory of the first device is what users and other launches see. A launch on all devices finds copies of it on
-//! the others, which are made when they are needed for the first time, and again whenever the memory may have changed
-//! since. If writes to the memory are counted ([`Version`]), only those that may have changed are copied.
+//! Users and other launches see the memory of the first device. A launch on all devices uses copies of it on the
+//! others. A copy is made on first use, and renewed when the memory may have changed. If writes to the memory are
+//! counted ([`Version`]), unchanged memory is not copied again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};

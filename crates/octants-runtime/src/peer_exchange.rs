@@ -1,10 +1,8 @@
-//! [`PeerExchange`]: copies between the devices of a process that are made again and again, between the tasks of a
-//! launch on all of them.
+//! [`PeerExchange`]: repeated copies between the devices of a process, between the tasks of a launch on all of them.
 //!
-//! The copies are queued on a stream of their own on each receiving device, so that they run at the same time as the
-//! work that does not depend on them. Events order them: a copy comes after the work that is queued on the streams of
-//! both devices when the exchange begins, and what is queued there after the exchange ends comes after the copy. If the
-//! host addresses all of the memory, it copies at once.
+//! Each receiving device has a separate stream for the copies, so they overlap with independent work. Events order a
+//! copy after the work that is queued on the streams of both devices when the exchange begins, and before work that is
+//! queued after the exchange ends. If the host can address all of the memory, the host copies immediately.
 
 use std::sync::Arc;
 

@@ -1,13 +1,13 @@
 //! [`Watch`]: which launches are ordered by streams, events and host waits, and whether unordered launches touch the
 //! same elements.
 //!
-//! The devices of a program are watched together: work of one may come before that of another by way of a third, and
-//! the host waits for all of them. Work uses memory of its own device, and, where the host addresses the memory of
-//! devices, that of others by a host array that shows it.
+//! All devices of a program are watched together, because work on two devices may be ordered through a third device or
+//! the host. Work uses memory of its own device. If the host can address device memory, it may also use memory of other
+//! devices through a host array.
 //!
-//! Each stream has a vector clock, and so has each event, from when it was recorded, and the host. A launch is after
-//! what its stream's clock holds. If it is not after another launch that uses one of its buffers, access sets tell
-//! whether the two may meet, and a witness of both whether they do for certain. Only then it is a race.
+//! Each stream, each recorded event and the host have a vector clock. A launch is ordered after everything in its
+//! stream's clock. If it is not ordered after another launch that uses one of its buffers, the access sets decide
+//! whether the two may conflict, and witnesses of both whether they certainly do. Only a certain conflict is a race.
 //!
 //! Repeated launches with the same arguments on the same stream are looked up. They are compared again only if other
 //! launches have been made on other streams since.
@@ -72,9 +72,9 @@ struct State {
     host: Clock,
     launches: HashMap<(StreamId, u64), Arc<Work>>,
     uses: HashMap<BufferId, Vec<Use>>,
-    /// Pairs of works that do not meet for certain.
+    /// Pairs of works that do not certainly conflict.
     refuted: HashSet<(u64, u64)>,
-    /// For pairs of kernels how often their launches were found not to meet for certain.
+    /// For pairs of kernels, how many of their launches were found not to certainly conflict.
     searches: HashMap<[ModuleHandle; 2], u32>,
     /// The watches of the devices.
     watches: Vec<Weak<DeviceWatch>>,

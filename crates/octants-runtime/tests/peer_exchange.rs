@@ -1,4 +1,4 @@
-//! What launches on several devices at once need: exchanges between the devices, and copies of the first one's memory.
+//! Launches on several devices of one process: exchanges between the devices, and copies of the first device's memory.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,5 +1,4 @@
-//! [`Cloner`]: copies of a body's code inside the same body, with substitutions: for unrolling, and for code under
-//! conditions that are known.
+//! [`Cloner`]: copies code within a body, with substitutions: for unrolling, and for code under known conditions.
 //!
 //! A copy of a local that holds one value needs no local: its loads are the stored value. Values from outside the
 //! copied code stand for themselves.

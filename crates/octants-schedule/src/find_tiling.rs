@@ -1,12 +1,12 @@
 //! Decides which parallel loops run in tiles: blocks of threads stage what an inner loop loads in shared memory.
 //! `tile_in_shared_memory` writes the code.
 //!
-//! Two shapes pay off, and both have one inner loop, whose bounds are the same in all iterations. In an all-pairs loop
-//! every load of the inner loop follows its index alone: `for i: for j: f(x[i], x[j])`. In a product of matrices the
-//! loads follow the inner index and one of the two axes: `for i, j: for k: a[i, k] * b[k, j]`. Each thread then runs
-//! several iterations along both axes, so that one load from shared memory serves all of a row or column of them.
+//! Two shapes pay off. Both have one inner loop, whose bounds are the same in all iterations. In an all-pairs loop,
+//! every load of the inner loop depends only on its index: `for i: for j: f(x[i], x[j])`. In a matrix product, the
+//! loads depend on the inner index and one of the two axes: `for i, j: for k: a[i, k] * b[k, j]`. Each thread then runs
+//! several iterations along both axes, so that one load from shared memory serves a row or column of them.
 //!
-//! What is staged is constant while the task runs. The sum of each iteration keeps its order.
+//! Staged memory must be constant while the task runs. The order of additions in each sum does not change.
 
 use std::collections::HashSet;
 

@@ -1,8 +1,8 @@
-//! Whether an iteration of a parallel loop may use memory again after it has written to it.
+//! Whether an iteration of a parallel loop may access memory that it has written before.
 //!
 //! LLVM is told that iterations carry no dependence. It then ignores the order of accesses within one iteration too: it
 //! merges loads of neighboring elements at the first of them, and stores at the last (LLVM 22, interleaved access
-//! groups). So the hint is withheld from loops whose iterations may use memory that they have written.
+//! groups). The hint is therefore withheld from loops whose iterations may access memory that they have written.
 
 use std::collections::HashSet;
 

@@ -1,10 +1,9 @@
-//! Finds fragments that are loaded from shared memory by an instruction of the subgroup: `load_matrices` loads four
-//! matrices of 8 x 8 scalars of 16 bits, each thread the address of a row of 16 bytes, and distributes them as f16
-//! products require.
+//! Finds fragments that one subgroup instruction can load from shared memory: `load_matrices` loads four 8 x 8 matrices
+//! of 16-bit scalars and distributes them as f16 products require. Each thread passes the address of a 16-byte row.
 //!
 //! A vector is a fragment if its elements are loaded from `[row + fragment_index, column + fragment_index]` of a shared
-//! array whose rows are at multiples of 16 bytes. The threads of the subgroup are together there if the same block of
-//! code holds a product, which they form together.
+//! array whose rows are at multiples of 16 bytes. The subgroup is converged there if the same basic block contains a
+//! product, which requires convergence.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Sums up the private copies of a task's threads. For each region, the parallel loop of a variant walks the region in
+//! Merges the private copies of a task's threads. For each region, the parallel loop of a variant walks the region in
 //! groups of scalars, adds each group of the copies to memory, and clears it in the copies.
 //!
 //! Runs after `privatize_scatter`. The launcher runs these variants when all threads are done, and computes the number

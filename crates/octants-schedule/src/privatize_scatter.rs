@@ -1,7 +1,7 @@
-//! Private copies of the memory that a task scatters sums to: the private variant adds to buffers of one thread.
+//! Scatter privatization: the private variant of a task adds to the calling thread's private copies.
 //!
-//! `scatter_privatization` has decided what is copied. The caller of the variant allocates the copies; `merge_copies`
-//! adds them up.
+//! `scatter_privatization` selects the memory to copy. The caller of the variant allocates the copies; `merge_copies`
+//! merges them.
 
 use std::collections::HashMap;
 

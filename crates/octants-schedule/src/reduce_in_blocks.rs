@@ -1,11 +1,11 @@
 //! Reductions of parallel loops on a grid: each thread folds into a local, the threads of a subgroup combine their
 //! values by shuffles, the subgroups of a block by shared memory, and one thread of the block updates the target.
 //!
-//! The variant becomes code that each thread of the grid runs, because all threads of a block reach the barrier after
-//! the loop, those without iterations too. A loop that runs in order keeps its reductions.
+//! The variant becomes code that each thread of the grid runs, because all threads of a block, including those without
+//! iterations, reach the barrier after the loop. A serialized loop keeps its reductions.
 //!
-//! The last subgroup of a block may have fewer threads than others, where the loop's `block_dim` is no multiple of
-//! their size, and a block may have more subgroups than a subgroup has threads.
+//! The last subgroup of a block may have fewer threads than the others, if `block_dim` is not a multiple of the
+//! subgroup size. A block may have more subgroups than a subgroup has threads.
 
 use std::collections::HashMap;
 

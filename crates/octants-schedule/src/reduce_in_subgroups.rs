@@ -1,11 +1,11 @@
 //! Sums of a converged loop (`converge_loops`): each step collects its sums in registers, and the subgroup adds them
 //! together at the end of a round.
 //!
-//! An inner loop of few iterations that adds to elements along its index, as in
-//! `for b: for t in range(8): g[8 * b + t] += f(b, t)`, is fully unrolled, so that each iteration has a register. Its
-//! sums are combined by halves: of two threads one continues with the first half of the elements and the other one with
-//! the second, until each thread has one element. This takes far fewer shuffles than one element after the other, and
-//! threads then add to different elements.
+//! An inner loop of few iterations that adds to elements along its index, as in `for b: for t in range(8): g[8 * b + t]
+//! += f(b, t)`, is fully unrolled, so that each iteration has a register. Its sums are combined by recursive halving:
+//! of two threads, one continues with the first half of the elements and the other with the second half, until each
+//! thread has one element. This takes far fewer shuffles than reducing one element at a time, and threads then add to
+//! different elements.
 //!
 //! At the end of a round each thread knows the addresses from loop indices only. A thread without sums can therefore
 //! add for others. A sum of zero is not added: an element that no thread added to may be outside of its buffer.

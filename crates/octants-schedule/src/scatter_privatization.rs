@@ -1,8 +1,9 @@
-//! Scatter privatization: which memory a task scatters sums to, and does nothing else with, so that private copies can
-//! take the sums.
+//! Scatter privatization: finds memory that a task uses only to scatter sums to, so that private copies can hold the
+//! sums.
 //!
 //! On the CPU a task qualifies if every atomic is such a sum whose old value is unused: histograms, particles onto a
-//! grid. On a GPU, thread blocks keep copies of small buffers in shared memory, whatever else the task does.
+//! grid. On a GPU, thread blocks keep copies of small buffers in shared memory, regardless of the task's other
+//! accesses.
 
 use std::collections::{BTreeMap, BTreeSet};
 

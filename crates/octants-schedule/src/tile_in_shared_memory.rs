@@ -1,13 +1,13 @@
-//! [`tile_in_shared_memory`]: blocks of threads run all-pairs loops and products of matrices in tiles. The elements
-//! that a range of the inner loop loads are staged in shared memory, once for all iterations of the block.
+//! [`tile_in_shared_memory`]: blocks of threads run all-pairs loops and matrix products in tiles. The elements that a
+//! range of the inner loop loads are staged in shared memory, once for all iterations of the block.
 //!
 //! `find_tiling` decides. The main variant becomes code that each thread of the grid runs: blocks share the tiles of
-//! the parallel loop; in each tile the threads of a block walk the inner loop together, between barriers, in as many
-//! steps at a time as are staged. A thread runs several iterations of a product, each with its own locals. Threads
-//! without an iteration compute the last one again, up to what the loop stores.
+//! the parallel loop; in each tile, the threads of a block run the inner loop together, one staged range at a time,
+//! between barriers. A thread runs several iterations of a product, each with its own locals. Threads without an
+//! iteration repeat the last one, without its stores.
 //!
-//! The loop as it is stays beside the tiles, and each launch decides: a short inner loop does not pay for barriers, and
-//! a product with few tiles would leave multiprocessors idle.
+//! The untiled loop is kept as an alternative, and each launch chooses: a short inner loop does not justify the
+//! barriers, and a product with few tiles would leave multiprocessors idle.
 
 use std::collections::HashSet;
 

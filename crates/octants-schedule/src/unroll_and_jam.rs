@@ -1,5 +1,5 @@
 //! Unroll-and-jam of parallel loops (Allen and Kennedy, Optimizing Compilers for Modern Architectures, section 8.3): a
-//! thread runs groups of iterations that are neighbors along the last axis, and jams the inner loops that they share.
+//! thread runs groups of adjacent iterations of the last axis, and jams the inner loops that they share.
 //! `find_unroll_and_jam` decides, `iteration_groups` writes the code.
 
 use octants_ir::schedule::Role;

@@ -1,4 +1,4 @@
-//! [`RaceWords`]: the shadow memory in which watched kernels record who touched each element, and the launch
+//! [`RaceWords`]: the shadow memory in which instrumented kernels record accesses to each element, and the launch
 //! parameters that locate it.
 //!
 //! Words are allocated and zeroed when a launch first needs them, and are reused by later launches. Each launch has

@@ -1,7 +1,7 @@
 //! `while qd.graph.do_while(counter):`, a loop whose iterations consist of tasks of the kernel.
 //!
 //! At the top level of a kernel, and directly in another such loop, the loops inside are parallel, unless another
-//! statement leaves a round.
+//! statement (`break`, `continue`, `return`) leaves an iteration.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,8 @@
 //! Members of `IntEnum`, `IntFlag` and other enumerations whose members are numbers or strings.
 //!
-//! An operation takes such a member for its number or string. An attribute (`member.name`, `member.value`) belongs to
-//! the member itself. Variables, template arguments and lists hold the member, and [`Lowerer::lower_expr`] yields the
-//! number or string. What looks at members calls [`Lowerer::lower_whole`].
+//! Operations treat such a member as its number or string. Attributes (`member.name`, `member.value`) belong to the
+//! member itself. Variables, template arguments and lists hold the member. [`Lowerer::lower_expr`] yields the number or
+//! string, [`Lowerer::lower_whole`] the member.
 
 use octants_diag::Result;
 

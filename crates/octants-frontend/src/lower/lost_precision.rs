@@ -1,4 +1,4 @@
-//! Warnings where a value is converted to the type of the place it is stored in, which cannot hold all such values.
+//! Warnings about stores that convert a value to a type that cannot represent all values of the original type.
 
 use octants_diag::{Code, Diagnostic};
 use octants_ir::{Scalar, Type};

@@ -1,16 +1,16 @@
 //! Mesh elements: loops over them, their attributes, their numbers, and their neighbors.
 //!
-//! At run time an element is its position among the elements of its kind, in the order of memory. Everything else is
-//! tables that the outside keeps as fields: the front end reads these attributes of an [`Entity::MeshElements`], which
-//! `python/octants/_mesh/elements.py` provides.
+//! At run time an element is represented by its position among the elements of its kind, in memory order. All other
+//! data is in tables that the host keeps as fields. The front end reads these attributes of an
+//! [`Entity::MeshElements`], which `python/octants/_mesh/elements.py` provides:
 //!
 //! - `_ids`: a field with the number of the element at each position, or `None` if that is the position.
 //! - `_patches`: a field with the patch of the element at each position.
 //! - `_attributes`: an object with the user's fields as attributes. A reordered field is indexed by position, and every
 //!   other one by number.
-//! - `_relations`: an object with the table of each relation as an attribute, by the kind that it leads to. A table has
-//!   `to` (the elements it leads to), `indices` (a field of their positions), and either `width` (the number of columns
-//!   of `indices`) or `offsets` (where the positions of each element begin in `indices`, and at last their end).
+//! - `_relations`: an object with the table of each relation as an attribute, named by the target kind. A table has
+//!   `to` (the target elements), `indices` (a field of their positions), and either `width` (the number of columns of
+//!   `indices`) or `offsets` (the start of each element's positions in `indices`, followed by the end).
 
 use std::rc::Rc;
 

@@ -1,6 +1,6 @@
 //! Sparse levels: loops over active cells, and stores that activate the cells around their element.
 //!
-//! The outside lays out the activation state of each sparse level as a field of i32 (`FieldDesc::is_sparse`,
+//! The host lays out the activation state of each sparse level as a field of i32 (`FieldDesc::is_sparse`,
 //! `_sparse_levels`): zero for an inactive cell; for a dynamic level, the length of each list. Lowering emits ordinary
 //! loads, stores and loops.
 

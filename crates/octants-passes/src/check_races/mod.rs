@@ -10,7 +10,7 @@
 //!
 //! Memory that concurrent groups share has words of its own (`watch_groups`).
 //!
-//! The kernel's locals that iterations share have their words behind the notes.
+//! Shadow words of the kernel's locals that iterations share follow those of the buffers.
 //!
 //! Block-local arrays have their words in block memory; their epochs are counted by the block's barriers
 //! (`watch_blocks`). Accesses that are always separated by a barrier are not instrumented (`barrier_phases`). Loops

@@ -1,9 +1,9 @@
 //! Launches of kernels on arrays that are split over several devices of this process.
 //!
 //! A kernel is lowered once and built for each device. Its arguments are converted for the first device; the slots of
-//! the others differ in addresses: their blocks of split arrays, and copies of other memory. The launches of all
-//! devices are open at the same time, one inside the other, on the calling thread. The innermost one, that of the first
-//! device, decides which task comes next. Between the tasks, the package exchanges rows.
+//! the others differ in addresses: their blocks of split arrays, and copies of other memory. The calling thread nests
+//! the launches of all devices. The innermost launch, that of the first device, decides which task runs next. Between
+//! tasks, the package exchanges rows.
 
 use std::cell::RefCell;
 use std::sync::Arc;

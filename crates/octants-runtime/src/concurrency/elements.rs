@@ -1,4 +1,4 @@
-//! [`Elements`]: the elements of a buffer that a launch touches, and whether two launches meet there.
+//! [`Elements`]: the elements of a buffer that a launch touches, and whether two launches conflict there.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,9 +1,9 @@
 //! Exchanges between threads: votes become counting loops, and shuffles become loads from the memory that holds the
 //! value of each thread.
 //!
-//! A value that is shuffled has a subgroup's width of unused elements before and after the others. So the thread at a
-//! fixed distance is a load at a fixed distance, which LLVM vectorizes, and a select drops values of threads that do
-//! not exist.
+//! A value that is shuffled has a subgroup's width of unused elements before and after the others. A shuffle by a fixed
+//! distance is then a load at a fixed distance, which LLVM vectorizes, and a select drops values of threads that do not
+//! exist.
 
 use octants_ir::{BinaryOp, Op, Scalar, SubgroupOp, Type, ValueId};
 

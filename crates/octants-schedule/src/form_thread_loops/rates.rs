@@ -3,8 +3,8 @@
 //!
 //! A value is as uniform as its operands and the control around it. Two facts go beyond that. A value may be affine in
 //! the thread's index within its subgroup with coefficient one ([`Step`]); quotients of such a value by a multiple of
-//! the subgroup's width are uniform. Control around operations that threads execute together counts as uniform among
-//! them, as the verifier's rule of convergence has it: threads that do not agree do what the first of them does.
+//! the subgroup's width are uniform. Control flow around operations that threads execute together counts as uniform
+//! among them, in accordance with the verifier's convergence rule: threads that disagree follow the first of them.
 //!
 //! Rates only rise from the first guess, so the walk is repeated until none does.
 

@@ -1,4 +1,4 @@
-//! Variants as programs that run by themselves.
+//! Private variants as standalone programs.
 
 #![allow(dead_code)] // Each test file uses a part of it.
 

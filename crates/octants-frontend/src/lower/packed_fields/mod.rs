@@ -1,9 +1,9 @@
-//! Fields of quantized types: their elements are bit fields of words, and code that reads and writes words takes the
-//! place of accesses to them.
+//! Fields of quantized types: their elements are bit fields of words. Accesses to elements are replaced by accesses to
+//! words.
 //!
-//! Lowering, differentiation and the activation of sparse cells see a field of the type that is computed with. What
-//! `expand` leaves has loads, stores and compare-and-swaps of words. Elements that have a word in common can be written
-//! at once by different iterations. Stores that follow one another and write to the same word become one.
+//! Lowering, differentiation and the activation of sparse cells see a field of the compute type. `expand` replaces its
+//! accesses by loads, stores and compare-and-swaps of words. Different iterations may write elements of one word
+//! concurrently. Consecutive stores to the same word are merged.
 
 mod expansion;
 mod numbers;
@@ -19,7 +19,7 @@ use self::sole_writers::sole_writers;
 use super::Lowerer;
 use crate::packed_component::PackedComponent;
 
-/// Added to the number of a bit in a tree's memory, so that it is no number of a byte.
+/// Added to the number of a bit in a tree's memory, to distinguish it from a byte offset.
 const BASE_OF_BITS: u64 = 1 << 62;
 
 /// The fields of quantized types that a kernel uses.

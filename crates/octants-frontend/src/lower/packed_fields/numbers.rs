@@ -1,12 +1,13 @@
 //! Encoding and decoding of quantized values in a word.
 //!
 //! - An integer keeps its low bits.
-//! - A fixed-point number is the nearest multiple of its scale, ties away from zero; what is out of range becomes the
-//!   nearest number in it.
-//! - A float of `f` digits (sign apart) is rounded to the nearest, ties away from zero. Its exponent, of `e` bits, is
-//!   that of an f32 less `127 - (2^(e - 1) - 1)`; zero is for the number zero, which numbers too small for the exponent
-//!   become. Numbers too large become the largest one. An unsigned float is the magnitude.
-//! - With a shared exponent, digits count from the exponent of the largest number, and have its leading one in them.
+//! - A fixed-point number is rounded to the nearest multiple of its scale, ties away from zero, and clamped to its
+//!   range.
+//! - A float with `f` digits (not counting the sign) is rounded to nearest, ties away from zero. Its `e`-bit exponent
+//!   is the exponent of an f32 minus `127 - (2^(e - 1) - 1)`. The exponent zero encodes the number zero. Numbers too
+//!   small for the exponent become zero, and numbers too large become the largest one. An unsigned float encodes the
+//!   magnitude.
+//! - With a shared exponent, the exponent is that of the largest number, and digits include the leading one.
 
 use octants_ir::{AtomicOp, BinaryOp, Builder, Op, Scalar, Type, UnaryOp, ValueId};
 
