@@ -17,14 +17,14 @@ use crate::affine::Sums;
 use crate::effects::{Effects, inst_effects};
 use crate::function_effects::function_effects;
 
-/// What is done to an element.
+/// The kind of an access to an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum AccessKind {
     /// It is read.
     Read,
     /// It is written, without regard to others that write it.
     Write,
-    /// It is updated atomically. Updates of one kind may come in any order, but for exchanges.
+    /// It is updated atomically. Updates of one kind commute, except exchanges.
     Atomic(AtomicOp),
 }
 
@@ -44,7 +44,7 @@ pub enum AxisSet {
     All,
 }
 
-/// Elements of a buffer, and what is done to them.
+/// Elements of a buffer, and the kind of access.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Access {
     /// The buffer.
@@ -65,7 +65,7 @@ pub struct TaskAccess {
 /// Most sets of one buffer and kind; if there are more, they are merged into an access of all elements.
 const MOST: usize = 16;
 
-/// What each task of a program touches.
+/// The access set of each task of a program.
 pub fn access_sets(program: &Program) -> Vec<TaskAccess> {
     let functions = function_effects(&program.functions);
     program.tasks.iter().map(|task| of_task(program, task, &functions)).collect()
@@ -164,7 +164,7 @@ impl Found<'_> {
         }
     }
 
-    /// What an index is in all iterations of the loops around it.
+    /// The range of an index over all iterations of its enclosing loops.
     fn range_of(&mut self, index: ValueId) -> Option<AxisSet> {
         let sum = self.sums.of(index)?;
         let mut of_loops =

@@ -81,7 +81,7 @@ impl<'a> Sums<'a> {
                     _ => None,
                 }
             }
-            // What was computed may have wrapped before it became wider.
+            // The value may have wrapped before it was widened.
             Op::Cast(a) if self.arithmetic == Arithmetic::Wraps && widens(self.body.ty(*a), &inst.ty) => {
                 one_number(&self.body.inst(*a).op)
             }
@@ -154,12 +154,12 @@ mod tests {
         let twice = b.binary(BinaryOp::Add, n, n);
         let widened = b.cast(twice, Scalar::I64);
         assert_eq!(Sums::new(&b.body).of(widened), None);
-        // The other way low bits are kept, which are those of the exact sum.
+        // A narrowing cast keeps the low bits, which equal those of the exact sum.
         let two = b.int(2, Scalar::I64);
         let product = b.binary(BinaryOp::Mul, wide, two);
         let narrow = b.cast(product, Scalar::I32);
         assert_eq!(text(&Sums::new(&b.body).of(narrow).unwrap()), "2 * n");
-        // But not those of a wider number that is made narrow and wide again.
+        // This does not hold for a wider number that is narrowed and widened again.
         let long = b.push(Op::Param(2), Type::Scalar(Scalar::I64));
         let short = b.cast(long, Scalar::I32);
         let again = b.cast(short, Scalar::I64);

@@ -12,7 +12,7 @@ use crate::constants::known_int;
 /// well below a second.
 const LONG: u64 = 1 << 14;
 
-/// A body by itself.
+/// A body without its callees.
 #[derive(Debug)]
 pub struct OwnBehavior {
     /// The behavior without that of its callees.
@@ -73,7 +73,7 @@ impl OwnBehavior {
         self.calls.iter().copied().collect::<BTreeSet<_>>().into_iter()
     }
 
-    /// Its behavior, and those of functions with these.
+    /// Its behavior combined with those of these functions.
     pub fn with(&self, functions: impl IntoIterator<Item = Behavior>) -> Behavior {
         functions.into_iter().fold(self.behavior, |mut all, callee| {
             all.fails |= callee.fails;
@@ -106,7 +106,7 @@ fn serial_iterations(body: &Body, block: BlockId) -> u64 {
     body.block(block).iter().map(|v| of_inst(&body.inst(*v).op)).fold(0, u64::saturating_add)
 }
 
-/// The instructions of each function as if all its calls were inlined; very many for those that call themselves.
+/// The instruction count of each function if all its calls were inlined; very large for recursive functions.
 pub fn inlined_sizes(functions: &[Arc<OwnBehavior>]) -> Vec<usize> {
     fn size(f: FuncId, functions: &[Arc<OwnBehavior>], known: &mut Vec<Option<usize>>) -> usize {
         if let Some(size) = known[f.index()] {

@@ -4,7 +4,7 @@ use octants_ir::{BlockId, Body, Op, ValueId};
 
 use crate::addresses::{Place, trace_address};
 
-/// Where code is.
+/// The position of code.
 pub struct CodeLayout {
     /// Block of each instruction.
     pub home: Vec<BlockId>,

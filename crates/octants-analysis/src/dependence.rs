@@ -187,7 +187,7 @@ impl<'a> Dependence<'a> {
         match (&x.sum, &y.sum) {
             _ if x.value.is_some() && x.value == y.value => Some(Affine::default()),
             (Some(x), Some(y)) => y.plus(&x.times(-1)?),
-            // What both are read from memory for is the same instruction.
+            // Both values are loaded by the same instruction.
             _ => x.value.zip(y.value).is_some_and(|(x, y)| same_value(self.body, x, y)).then(Affine::default),
         }
     }

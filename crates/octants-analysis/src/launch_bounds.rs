@@ -29,7 +29,7 @@ pub fn launch_bound(buffers: &[Buffer], body: &Body, locals: &LocalUses, v: Valu
         },
         Op::Cast(of) if is_index => match bound(*of) {
             Larger(_) | Smaller(_) if body.ty(*of).scalar().is_none_or(|s| s.bytes() > own.bytes()) => Computed,
-            // What does not get longer keeps its low bytes.
+            // A cast that does not widen keeps the low bytes.
             Sum(sum, s) if s.bytes() >= own.bytes() => Sum(sum, own),
             Known(value) if own == Scalar::I32 => Known(i64::from(value as i32)),
             other => other,

@@ -39,8 +39,8 @@ impl<'a> MemoryClasses<'a> {
         self.with_arrays(overlapping(self.buffers))
     }
 
-    /// The alias classes that the optimizer may distinguish. With vectors what overlaps is one class: LLVM 22 joins
-    /// loads of neighbors into one at the first of them, and looks for stores between them only in their class.
+    /// The alias classes that the optimizer may distinguish. With vectors, overlapping buffers are one class: LLVM 22
+    /// merges adjacent loads at the first of them, and looks for intervening stores only in their class.
     pub fn access_classes(&self, has_vectors: bool) -> Vec<MemoryClass> {
         let first = if has_vectors { self.overlapping() } else { self.sharing() };
         let mut sizes = vec![0; first.len()];
@@ -72,7 +72,7 @@ fn is_array(buffer: &Buffer) -> bool {
     !matches!(buffer.layout, Layout::Dense { .. })
 }
 
-/// Each buffer by itself, but flat ones with their arrays.
+/// A separate class for each buffer, except that flat ones share the class of their arrays.
 fn apart(buffers: &[Buffer]) -> Vec<usize> {
     let mut first: Vec<usize> = (0..buffers.len()).collect();
     (0..buffers.len()).for_each(|i| unite(&mut first, i, array_of(buffers, i)));

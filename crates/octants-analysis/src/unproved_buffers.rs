@@ -9,7 +9,7 @@ use crate::addresses::{Place, trace_address};
 use crate::effects::{Effects, inst_effects};
 use crate::iterations::touched_at_own_indices;
 
-/// What iterations of a loop do to a buffer.
+/// The accesses of a loop's iterations to a buffer.
 #[derive(Default)]
 struct Touches {
     reads: bool,

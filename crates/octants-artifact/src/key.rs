@@ -33,7 +33,7 @@ pub struct KeyBuilder {
 }
 
 impl KeyBuilder {
-    /// Nothing yet.
+    /// An empty list of ingredients.
     pub fn new() -> KeyBuilder {
         KeyBuilder::default()
     }

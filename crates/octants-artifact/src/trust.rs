@@ -82,7 +82,7 @@ mod unix {
             ))
         }
 
-        /// For a folder within this one: those who share it share that.
+        /// The same trust for a folder within this one.
         pub(crate) fn make_folders(self, folder: &Path) -> io::Result<()> {
             let missing: Vec<_> = folder.ancestors().take_while(|f| !f.is_dir()).collect();
             for folder in missing.into_iter().rev() {

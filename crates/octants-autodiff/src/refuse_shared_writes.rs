@@ -10,13 +10,13 @@ use octants_ir::insert_code::bodies;
 use octants_ir::{BufferId, Kernel, Layout, Op};
 use octants_passes::Alias;
 
-/// Refuses the gradient of a kernel that writes to an array which shares elements in this call with another one whose
-/// gradient is other memory: what flows between the two is in neither.
+/// Refuses the gradient of a kernel that writes to an array which, in this call, shares elements with another one that
+/// has a separate gradient: a derivative that flows between the two would be in neither gradient.
 ///
 /// # Errors
 /// The first such write.
 pub fn refuse_shared_writes(kernel: &mut Kernel, aliases: &[Alias]) -> Result<(), Box<Diagnostic>> {
-    // Elements of arrays with gaps may be between those of the other one.
+    // Elements of strided arrays may interleave.
     let counts =
         |b: &BufferId| kernel.shadow_buffers.contains_key(b) && kernel.buffers[b.index()].layout == Layout::Contiguous;
     let pairs: Vec<Alias> = aliases.iter().filter(|a| [a.first, a.second].iter().all(counts)).copied().collect();

@@ -405,7 +405,7 @@ fn chosen_derivatives_where_none_exists() {
     assert_eq!((forward[0], reverse[0]), (0.0, 0.0));
 }
 
-/// One of the smallest components gets the whole derivative, and a product with a zero in it has one.
+/// One of several smallest components gets the entire derivative, and a product that contains a zero has a derivative.
 #[test]
 fn folds_of_equal_components_and_zeros() {
     for (op, x, expected) in [

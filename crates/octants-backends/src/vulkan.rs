@@ -13,7 +13,7 @@ use octants_runtime::Driver;
 const TEXT: CodeForm = CodeForm { name: "spirv", ending: "spvasm" };
 /// The same, by the name that every back end has for its assembly language.
 const ASSEMBLY: CodeForm = crate::llvm::ASSEMBLY;
-/// What the driver is given: the module of the first task.
+/// The code that the driver loads: the module of the first task.
 const OBJECT: CodeForm = crate::llvm::OBJECT;
 
 /// The target with everything that code may use.

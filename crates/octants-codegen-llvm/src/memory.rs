@@ -21,7 +21,7 @@ use crate::place::{LeafAt, Place, PlaceShape};
 const WIDEN_DEPTH: u32 = 6;
 
 impl Lowering<'_, '_> {
-    /// Allocates the locals that need memory, and sets those to zero whose zero can be seen and that `select` picks.
+    /// Allocates the locals that need memory. Zeroes those selected by `select` whose initial zero is observable.
     pub fn prepare_locals(&mut self, select: impl Fn(&Self, octants_ir::LocalId) -> bool) {
         for i in 0..self.body.locals.len() {
             let id = octants_ir::LocalId(i as u32);

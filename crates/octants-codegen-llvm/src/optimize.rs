@@ -16,7 +16,7 @@ use crate::CodegenError;
 use crate::disambiguate_strides::disambiguate_strides;
 use crate::fatal_errors::compiler_bug;
 
-/// Runs LLVM's default pipeline of a level, and verifies what it made; `vectors`: loops may become vector code.
+/// Runs LLVM's default pipeline of a level, and verifies the result. `vectors`: loops may be vectorized.
 pub(crate) fn optimize(
     module: &Module<'_>,
     machine: &TargetMachine,
@@ -99,8 +99,8 @@ fn run(module: &Module<'_>, machine: &TargetMachine, passes: &str) -> Result<(),
 ///
 /// - The schedulers track at most 200 memory accesses of a block, and keep the order of earlier ones. They compare each
 ///   with all later ones: at the default of 1,000, a block of some thousand accesses takes seconds.
-/// - A load is not replaced with what an earlier iteration loaded: the carried value would keep the loop from becoming
-///   vector code.
+/// - A load is not replaced by a value that an earlier iteration loaded: the loop-carried value would prevent
+///   vectorization.
 /// - The register allocator's budget for region splitting, in basic blocks, is 300 instead of 10,000. Splitting took a
 ///   third of the emission time of code with many blocks.
 const OPTIONS: [&CStr; 3] =
@@ -250,7 +250,7 @@ define <4 x i32> @f(<4 x i32> %r, i32 %n, <4 x i32> %t, <4 x i32> %e, ptr %p) {
             text += "  br i1 %more, label %loop, label %end\nend:\n";
             text + &"  store volatile i32 0, ptr %p\n".repeat(others) + "  ret void\n}\n"
         };
-        // The pass names what it adds.
+        // The pass names its new values.
         let is_reduced = |others| emitted(&strided(others), 3).contains("lsr.iv");
         assert!(is_reduced(0));
         assert!(!is_reduced(LONG));

@@ -304,7 +304,7 @@ fn the_librarys_functions_are_inlined() {
     }
 }
 
-/// A library whose only function gives one of the constants that steer AMD's, as bitcode.
+/// A library, as bitcode, whose only function returns one of the control constants of AMD's library.
 struct Constant(PathBuf);
 
 impl Constant {

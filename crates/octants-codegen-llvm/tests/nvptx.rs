@@ -265,7 +265,7 @@ fn full_tiles_of_a_warp_have_branch_free_code() {
         assert_has(&text, &["vote.sync.all"]);
         assert_eq!(loads(&text), 2, "{text}");
     }
-    // An iteration that others do not follow; an index that is negative at first, which is less than anything.
+    // An iteration that other threads do not run; an index that starts negative, which is less than any bound.
     for guard in [
         &(|b: &mut Builder, inner, rest| b.binary(BinaryOp::Ne, inner, rest)) as &dyn Fn(&mut Builder, _, _) -> _,
         &|b: &mut Builder, inner, rest| {

@@ -85,7 +85,7 @@ fn sums_of_polynomials(terms: usize, length: Length) -> Program {
             Length::Row => get(b, 2, Scalar::I32, &[i]),
         };
         for_loop(b, vec![(first, last)], false, vec![], |b, inner| {
-            // Iterations read elements of their own, or else they would share tiles.
+            // Iterations read different elements; otherwise they would share tiles.
             let k = index(b, inner, 0);
             let k = b.binary(BinaryOp::Max, k, i);
             let a = at(b, 1, Scalar::F32, &[k]);

@@ -138,7 +138,7 @@ fn check(p: &Program, symbol: &str, extents: &[usize], edges: &[(i64, i64)], wan
     args.extend(extents64.clone());
     args.push(x.as_ptr() as u64);
     args.extend(extents64);
-    // SAFETY: `y` has room for so many.
+    // SAFETY: `y` has that many elements.
     let elements = || unsafe { std::slice::from_raw_parts_mut(at, n) };
     run_on_grids(p, symbol, &args, &mut || elements().fill(0.0), &mut |grid| {
         for (k, value) in elements().iter().enumerate() {

@@ -75,7 +75,7 @@ fn interleave_factor(form: Form) -> u32 {
 
 #[test]
 fn iterations_that_share_elements_are_interleaved() {
-    // Those whose elements are adjacent become vectors, and are more.
+    // Iterations with adjacent elements become vectors, so more of them are interleaved.
     assert_eq!(interleave_factor(Form::Columns), 32);
     assert_eq!(interleave_factor(Form::Rows), 8);
     assert_eq!(interleave_factor(Form::Scattered), 8);

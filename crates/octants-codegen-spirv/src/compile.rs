@@ -138,7 +138,7 @@ fn describe(facts: &Facts<'_>, number: usize) -> TaskMeta {
 /// Properties of a task's code that determine how its memory is accessed.
 #[derive(Default)]
 struct Sharing {
-    /// Threads see what others of their block or the device write.
+    /// Threads read values that others of their block or the device write.
     shares_memory: bool,
     /// Floats of 32 bits are exchanged, not only added to.
     swaps_floats: bool,

@@ -279,7 +279,7 @@ impl Lowering<'_, '_> {
         let size = e.fabs(v);
         let result = match op {
             UnaryOp::Cosh => {
-                // Of half the argument, so that it overflows only if the result does.
+                // The exponential of half the argument, so that it overflows only if the result does.
                 let half = self.exp(s, e.fmul(size, real(0.5)));
                 let up = e.fmul(e.fmul(real(0.5), half), half);
                 return e.fadd(up, e.fdiv(real(0.25), up));
@@ -293,7 +293,7 @@ impl Lowering<'_, '_> {
             _ => {
                 let twice = self.exp(s, e.fmul(size, real(2.0)));
                 let far = e.fsub(real(1.0), e.fdiv(real(2.0), e.fadd(twice, real(1.0))));
-                // Near zero by way of the sine, which keeps its digits.
+                // Near zero, computed from the hyperbolic sine, which does not lose digits.
                 let sine = self.sinh_near_zero(s, size);
                 let near = e.fdiv(sine, e.gl(GlslOp::Sqrt, &[e.fused(sine, sine, real(1.0))]));
                 e.select(e.flt(size, real(0.5)), near, far)

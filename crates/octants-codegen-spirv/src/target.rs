@@ -34,8 +34,8 @@ macro_rules! features {
             pub shared_bytes: u32,
             /// A fault, not a feature: a memory barrier waits for all threads of the block, as a control barrier does.
             pub fences_wait: bool,
-            /// A fault as well: a thread that has run many rounds of its loops leaves them all. The code then declares
-            /// it.
+            /// Another driver bug: a thread that has run many iterations leaves all its loops. The code then records
+            /// this.
             pub limits_loops: bool,
             $($(#[$doc])* pub $name: bool,)*
         }
@@ -144,7 +144,7 @@ impl DeviceFeatures {
         Ok(found)
     }
 
-    /// What decides how programs run on such a device.
+    /// The capabilities that scheduling uses for such a device.
     pub fn info(&self) -> TargetInfo {
         TargetInfo {
             has_grid: true,

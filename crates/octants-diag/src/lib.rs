@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// A file that kernels come from, whole, with the path the user knows it by.
+/// The full text of a file with kernels, and its path as the user knows it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct SourceFile {
     /// Path as Python reports it (`co_filename`).
@@ -97,7 +97,7 @@ impl Sources {
         }
     }
 
-    /// As [`Sources::location`]; of inlined code also that of the kernel's call.
+    /// As [`Sources::location`]; for inlined code, also the location of the kernel's call.
     pub fn location_with_call(&self, span: Span) -> String {
         let line = self.location(span);
         match span.outermost_call() {
@@ -130,7 +130,7 @@ pub enum Code {
     Deprecated,
     /// A warning: a value is stored in a type that cannot hold all values of its own type.
     Precision,
-    /// A Python exception raised while compile-time code ran; carried along whole by the outside world.
+    /// A Python exception raised by compile-time code; the host keeps the exception object.
     Host,
 }
 
@@ -139,7 +139,7 @@ pub enum Code {
 pub struct Diagnostic {
     /// The class of the mistake.
     pub code: Code,
-    /// One sentence: what is wrong.
+    /// One sentence that describes the mistake.
     pub message: String,
     /// The offending expression, if known.
     pub span: Option<Span>,
@@ -170,14 +170,14 @@ impl Diagnostic {
         })
     }
 
-    /// Adds what to do instead.
+    /// Adds a hint.
     pub fn with_hint(mut self: Box<Self>, hint: impl Into<String>) -> Box<Self> {
         self.hint = Some(hint.into());
         self
     }
 
-    /// The text shown to the user, in the manner of a Python traceback: each call on the way with its line and the
-    /// expression underlined, outermost first, then the message, then what to do instead.
+    /// The text shown to the user, like a Python traceback: each call with its line and the expression underlined,
+    /// outermost first, then the message, then the hint.
     pub fn render(&self, sources: &Sources) -> String {
         let mut out = String::new();
         let mut function = self.root.as_str();

@@ -66,7 +66,8 @@ impl Functions {
         let options = options.each_ref().map(|o| o.as_ptr());
         let text = CString::new(text).ok()?;
         let mut work = null_mut();
-        // SAFETY: the text and the options end with zeros, and live as long as the work; the results have room.
+        // SAFETY: the text and the options end with zeros, and live as long as the work; the buffers are large enough
+        // for the results.
         unsafe {
             if (self.create)(&mut work, text.as_bytes().len(), text.as_ptr()) != 0 {
                 return None;

@@ -190,7 +190,7 @@ impl Solver {
     unsafe fn number(&self, which: c_int) -> Result<c_int> {
         let handle = self.library.handle.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut number, mut written): (c_int, usize) = (0, 0);
-        // SAFETY: the pointers are to variables of the size that is told.
+        // SAFETY: the pointers are to variables of the given size.
         let c = unsafe {
             let to = (&raw mut number).cast();
             (self.library.functions.get)(*handle as Handle, self.data, which, to, size_of::<c_int>(), &mut written)

@@ -91,7 +91,7 @@ impl CudaSparse {
     }
 }
 
-/// Why a library cannot be used, and what to do.
+/// Why a library cannot be used, and the remedy.
 fn unusable(library: &str, why: &str, advice: &str) -> String {
     format!("{library} cannot be used: {why}. Install it ({advice}), or name its folder in LD_LIBRARY_PATH")
 }

@@ -82,10 +82,10 @@ pub const NAMES: Names = Names {
     event_record: "cuEventRecord",
     event_synchronize: "cuEventSynchronize",
     event_query: "cuEventQuery",
-    // The second version differs in rounding alone and came late.
+    // The second version differs only in rounding, and was added late.
     event_elapsed: "cuEventElapsedTime",
-    // Text is what we load: the driver assembles it and keeps the result on disk by itself. Binaries that its linker
-    // makes of the same text (`cuLinkComplete`) were 6 to 15 % slower on an H200.
+    // We load text: the driver assembles it and caches the result on disk. Binaries that its linker makes of the same
+    // text (`cuLinkComplete`) were 6 to 15 % slower on an H200.
     module_load: "cuModuleLoadDataEx",
     module_unload: "cuModuleUnload",
     module_function: "cuModuleGetFunction",

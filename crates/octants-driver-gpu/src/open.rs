@@ -12,7 +12,7 @@ use crate::symbols::code;
 /// Settings of a GPU as a device.
 #[derive(Debug, Clone, Default)]
 pub struct GpuConfig {
-    /// Which GPU, counted as the vendor counts those that the process may see; the first for `None`.
+    /// The GPU's number among those visible to the process, as the vendor counts; `None` for the first.
     pub device: Option<u32>,
     /// Maximum bytes of cached freed memory; an eighth of the device's for `None`.
     pub keep_bytes: Option<u64>,

@@ -54,7 +54,7 @@ impl FreeList {
         Some(slab + self.rest)
     }
 
-    /// False if there is no room.
+    /// False if there is no space.
     fn put(&mut self, size: u64, address: u64) -> bool {
         if size <= MOST_CUT {
             self.blocks.push((size, address));

@@ -36,13 +36,13 @@ pub struct GridPlan {
     pub block: u32,
     /// The program sets the block size.
     pub fixed: bool,
-    /// Blocks that one multiprocessor holds at once.
+    /// Resident blocks per multiprocessor.
     pub resident: u32,
     /// Multiprocessors.
     pub multiprocessors: u32,
     /// Threads of a warp.
     pub warp: u32,
-    /// No more blocks than the device holds at once.
+    /// At most as many blocks as are resident at the same time.
     pub once: bool,
     /// As many blocks as it takes for each thread to run one iteration.
     pub single: bool,
@@ -77,7 +77,7 @@ pub fn worthwhile_run(price: f32, lanes: u32) -> u64 {
 }
 
 impl GridPlan {
-    /// Threads that the device runs at once.
+    /// Maximum number of resident threads on the device.
     pub fn max_resident_threads(&self) -> u64 {
         u64::from(self.multiprocessors) * u64::from(self.resident) * u64::from(self.block)
     }

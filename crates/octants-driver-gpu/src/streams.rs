@@ -85,7 +85,7 @@ impl Streams {
     /// Made by [`Streams::create`]; its work is done.
     pub unsafe fn destroy(&self, context: &Context, stream: StreamHandle) {
         if let Some(calls) = context.enter_to_free() {
-            // SAFETY: the contract above. At the end of the process the stream is gone already.
+            // SAFETY: the contract above. At process exit, the stream may be destroyed already.
             let _ = unsafe { calls.destroy_stream(stream.0 as RawStream) };
         }
     }

@@ -35,7 +35,7 @@ fn child_with_an_illegal_address() {
     let (stream, other) = (gpu.device.create_stream(0).unwrap(), gpu.device.create_stream(0).unwrap());
     launch(&other, &fine, &x, (1, 1)).unwrap();
     assert_eq!(values(&x), [1; 4]);
-    // SAFETY: the kernel does what it must not, which is the point.
+    // SAFETY: the kernel violates the contract, which is the purpose of the test.
     let error = unsafe { stream.launch(&bad, &[0], &Uninterruptible) }.unwrap_err().to_string();
     for part in [vendor::ILLEGAL_ADDRESS, "code 700", "`answer`", "waiting for a stream", "restart"] {
         assert!(error.contains(part), "{part}: {error}");

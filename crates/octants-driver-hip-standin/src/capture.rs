@@ -52,7 +52,7 @@ pub struct Captures(Vec<Capture>);
 /// Streams, by handle.
 pub type Streams = Mutex<HashMap<u64, Arc<Stream>>>;
 
-/// What happens to queued work.
+/// The treatment of queued work.
 pub enum Queued {
     /// It was recorded.
     Captured,

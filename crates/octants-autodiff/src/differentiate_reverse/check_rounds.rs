@@ -11,7 +11,7 @@ use super::plan_sweeps::{Plan, Seed, close};
 use crate::memory_use::{MemoryUse, changed_by, memory_use};
 use octants_analysis::{Place, trace_address};
 
-/// Searches for such rounds among those that the adjoint runs.
+/// Finds such loops among those that the adjoint runs.
 ///
 /// # Errors
 /// The first.
@@ -32,7 +32,7 @@ pub(super) fn check_rounds(plan: &Plan, buffers: &[Buffer]) -> Result<(), Box<Di
     Ok(())
 }
 
-/// What decides about the rounds of a loop, of what is read of memory that they write.
+/// A read that determines the number of iterations of a loop, from memory that the iterations write.
 fn overwritten_read(plan: &Plan, v: ValueId) -> Option<(ValueId, BufferId)> {
     let body = plan.body;
     let mut written = Vec::new();
@@ -56,7 +56,7 @@ fn overwritten_read(plan: &Plan, v: ValueId) -> Option<(ValueId, BufferId)> {
     })
 }
 
-/// What a value is computed from changes from round to round of a loop.
+/// Whether the operands of a value change between iterations of a loop.
 fn is_of_round(plan: &Plan, value: ValueId, rounds: ValueId) -> bool {
     let (body, layout) = (plan.body, &plan.layout);
     let changes = |l: octants_ir::LocalId| {

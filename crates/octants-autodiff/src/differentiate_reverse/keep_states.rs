@@ -77,7 +77,7 @@ impl Store {
         }
     }
 
-    /// Lets a lane begin its part of the store; what is in force outside comes back as the result.
+    /// Enters a lane's part of the store. Returns the previous state, to be restored.
     pub fn begin_lane(&mut self, b: &mut Builder, lane: ValueId) -> Store {
         let outside = self.clone();
         let args = self.args();
@@ -204,7 +204,7 @@ impl Store {
         }
     }
 
-    /// Moves a position in the store: on, and yields where it was, or back, and yields where it is.
+    /// Moves a position in the store forward and yields the old position, or back and yields the new one.
     fn move_top(&self, b: &mut Builder, s: Scalar, op: BinaryOp) -> ValueId {
         let tops = self.tops.expect("compiler bug: states are stored outside a lane");
         let [was, is] = b.update_local(tops[word_class(s)], |b, at| {
@@ -261,7 +261,7 @@ pub(super) fn take_apart(b: &mut Builder, v: ValueId, out: &mut Vec<ValueId>) {
     }
 }
 
-/// A value of the scalars at the end of `leaves`, which are there in reverse order.
+/// A value of the scalars at the end of `leaves`, in reverse order.
 fn put_together(b: &mut Builder, ty: &Type, leaves: &mut Vec<ValueId>) -> ValueId {
     match ty {
         Type::Scalar(_) => leaves.pop().expect("compiler bug: a state with a missing scalar"),
@@ -290,8 +290,7 @@ pub(super) fn uses_store_within(plan: &Plan, block: octants_ir::BlockId) -> bool
     found
 }
 
-/// The variables that go to the store, and the loops that keep them; `lengths` are those of the blocks of loops that
-/// are cut.
+/// The variables that are kept in the store, and their loops. `lengths` are the strip lengths of strip-mined loops.
 pub(super) fn stored_states(plan: &Plan, lengths: &HashMap<ValueId, u32>) -> Vec<StoredState> {
     let mut out = Vec::new();
     plan.body.visit(plan.body.root, &mut |v, inst| {

@@ -45,7 +45,7 @@ const CHIPS: &[(&str, u32)] = &[
 
 /// LLVM's number of the calling convention of entry points.
 const KERNEL_CONVENTION: u32 = 91;
-/// Address space of memory that does not change while a kernel runs, read by way of the scalar cache.
+/// Address space of memory that is constant while a kernel runs, and read through the scalar cache.
 const CONSTANT: u32 = 4;
 /// Requests code objects of version 4.
 const OLDER: &str = "+code-object-v4";

@@ -111,7 +111,7 @@ pub(super) trait Vendor {
     fn warp_bits(&self) -> u32;
     /// Adds module-level metadata.
     fn describe_module(&self, e: &Emitter);
-    /// Type of the parameter of entry points, and of what functions pass on of it.
+    /// Type of the parameter of entry points, and of the part that functions pass on.
     fn context_type(&self, e: &Emitter) -> T;
     /// Turns a function with one parameter of `words` words into an entry point, for blocks of at most `threads`
     /// threads.

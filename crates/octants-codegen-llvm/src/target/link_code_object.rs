@@ -27,9 +27,9 @@ static LLD: Mutex<Lld> = Mutex::new(Lld { broken: false });
 /// Symbols that an object file uses and does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Undefined {
-    /// There must be none.
+    /// They are an error.
     Refused,
-    /// They are looked for when the code is loaded.
+    /// They are resolved when the code is loaded.
     #[cfg(feature = "host-gpu")]
     Allowed,
 }
@@ -51,13 +51,13 @@ pub(super) fn link_code_object(object: &[u8], undefined: Undefined) -> Result<Ve
         run(&mut lld, undefined, &input, &output)?;
         std::fs::read(&output).map_err(|e| failed("cannot read from", &e))
     })();
-    // What cannot be removed stays: the system empties the folder of temporary files.
+    // A failure is ignored: the system cleans the folder of temporary files.
     let _ = std::fs::remove_dir_all(&folder);
     result
 }
 
-/// A name that no other process uses, nor one that shares the folder of temporary files from a container, where its
-/// number may be the same.
+/// A name that no other process uses, including processes in other containers that share the folder of temporary files,
+/// where process numbers may be equal.
 fn folder_name() -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
     format!("octants-link-{}-{now:x}", std::process::id())

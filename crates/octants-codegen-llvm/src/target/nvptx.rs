@@ -68,8 +68,8 @@ fn number_of(chip: &str) -> u32 {
     digits.parse().unwrap_or(0)
 }
 
-/// Most bytes of shared memory that a block may have on a chip, of which launches must request anything above 48 KiB:
-/// the table of compute capabilities in the CUDA C++ Programming Guide.
+/// Maximum bytes of shared memory per block on a chip; a launch must request more than 48 KiB explicitly. Source: the
+/// table of compute capabilities in the CUDA C++ Programming Guide.
 fn block_bytes(chip: &str) -> u64 {
     let kibibytes = match number_of(chip) {
         70 | 72 => 96,
@@ -138,7 +138,7 @@ impl Vendor for Nvptx {
 
     fn prefer_loads_ahead(&self, e: &Emitter, function: V, threads: u32) {
         // The assembler schedules for as many threads as a multiprocessor can hold, which leaves each 32 registers and
-        // one or two loads in flight. That one block of them is enough bounds nothing; told so, it takes more.
+        // one or two loads in flight. A minimum of one block per multiprocessor lifts this limit.
         if threads < THREADS {
             return self.prefer_warps(e, function, threads);
         }

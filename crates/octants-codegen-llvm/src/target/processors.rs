@@ -64,8 +64,8 @@ pub(super) fn changes(triple: &str, processor: &str, features: &str) -> String {
     found.concat()
 }
 
-/// The processors of an architecture. What all of them have in common is none: its name, `generic`, does not identify
-/// the architecture.
+/// The processors of an architecture. Excludes the common baseline, because its name, `generic`, does not identify the
+/// architecture.
 pub(super) fn names(triple: &str) -> Vec<String> {
     let triple = c_string(triple);
     // SAFETY: the text lives until the call returns.

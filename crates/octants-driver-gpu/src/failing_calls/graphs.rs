@@ -200,7 +200,7 @@ fn loops_and_groups_become_nodes_of_one_graph_at_the_first_launch() {
     assert_eq!(calls_on(other, &[64, 256]), first);
     assert_eq!(calls_on(other, &[64, 256]), "graph_launch");
     assert_eq!(calls(&[64, 256]), "graph_launch");
-    // Where tasks of rounds draw random numbers a word for each loop counts the rounds, from zero.
+    // If tasks in a loop draw random numbers, a word per loop counts its iterations from zero.
     DESCRIBED.take();
     kernel.calls(std::ptr::without_provenance_mut(16), 512, &[64, 128]);
     let told = DESCRIBED.take();
