@@ -27,7 +27,7 @@ pub mod code {
     pub const LAUNCH_FAILURE: i32 = 719;
 }
 
-/// Attributes of devices, by HIP's numbers since ROCm 5.0, and flags of its own.
+/// Device attributes, by HIP's numbers since ROCm 5.0, and HIP's own flags.
 pub mod number {
     #![allow(missing_docs)]
     pub const DEVICE_MULTIPROCESSOR_COUNT: i32 = 63;

@@ -15,10 +15,10 @@ use octants_driver_hip::symbols::Own;
 /// The state is the process's, and so are faults.
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
-/// What was noted while something was done on this thread, which begins on the first device.
+/// The faults recorded while `act` runs on this thread, which starts on the first device.
 fn noted(act: impl FnOnce()) -> String {
     let _alone = ALONE.lock().unwrap_or_else(|p| p.into_inner());
-    // SAFETY: the device is there.
+    // SAFETY: the device exists.
     assert_eq!(unsafe { hipSetDevice(0) }, 0);
     faults::take();
     act();

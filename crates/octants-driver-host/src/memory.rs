@@ -32,7 +32,7 @@ impl HostMemory {
         Some((self.arena.allocate(all)? + slack) as u64)
     }
 
-    /// A block of at least [`HUGE_PAGE`] bytes, of which only touched pages take memory.
+    /// A block of at least [`HUGE_PAGE`] bytes. Only touched pages take memory.
     pub fn allocate_sparse(&self, bytes: u64) -> Option<u64> {
         map_sparse(usize::try_from(bytes).ok()?).map(|address| address as u64)
     }

@@ -30,7 +30,7 @@ pub enum Plan {
         width: u32,
         /// Iterations per chunk; the last may be shorter.
         chunk: u64,
-        /// Each thread takes copies of what it scatters to.
+        /// Each thread has private copies of the memory that it scatters to.
         copies: bool,
     },
 }
@@ -231,7 +231,7 @@ mod tests {
         // More copies than needed still pay if the threads mostly add.
         assert_eq!(plan(&of(4 << 20, 1), 1 << 18, 1.0), (4, 32, true));
         assert_eq!(plan(&of(4 << 20, 1), 1 << 18, 50.0), (4, 256, false));
-        // Where even those do not pay, there are none.
+        // If even those do not pay off, there are no copies.
         assert_eq!(plan(&of(4 << 20, 1), 1 << 16, 1.0), (4, 32, false));
         assert_eq!(plan(&of(2 * ScatterCopies::MOST_BYTES, 100), 1 << 20, 1.0), (4, 52, false));
         assert_eq!(plan(&of(64, 1), 1, 1.0), (1, 1, false));

@@ -200,7 +200,7 @@ impl Pool {
             self.copies.renew_after_fork();
         }
         let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
-        // They name threads that a thread of this process may be taken for.
+        // Their thread ids may be those of threads of this process.
         std::mem::take(&mut workers.handles).into_iter().for_each(std::mem::forget);
         self.started.store(false, Ordering::Release);
     }

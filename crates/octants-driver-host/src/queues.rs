@@ -47,7 +47,7 @@ pub enum Work {
         address: u64,
         /// Length.
         bytes: u64,
-        /// What it came from.
+        /// The memory that it was allocated from.
         of: Arc<HostMemory>,
     },
     /// Reaches a point.

@@ -49,7 +49,7 @@ fn s19_copies_wait_for_conflicting_work_only() {
         let (busy, stream) = (device.create_stream(0).unwrap(), device.create_stream(0).unwrap());
         let buffer = device.allocate(4000).unwrap();
         let done = device.create_event(false).unwrap();
-        // SAFETY: the task reads its argument alone.
+        // SAFETY: the task only reads its argument.
         unsafe { busy.launch(&spin, &[200_000_000], &Uninterruptible) }.unwrap();
         done.record(&busy).unwrap();
         for round in 1..20i32 {

@@ -61,7 +61,7 @@ fn s4_events_order_streams_and_a_waiting_queue_blocks_no_thread() {
         let kernel = increment(&device);
         let spin = device.load(&artifact(1, vec![serial("spin")])).unwrap();
         let (first, a) = (device.create_stream(0).unwrap(), device.allocate(400).unwrap());
-        // SAFETY: the task reads its argument alone.
+        // SAFETY: the task only reads its argument.
         unsafe { first.launch(&spin, &[2_000_000], &Uninterruptible) }.unwrap();
         let event = device.create_event(false).unwrap();
         event.record(&first).unwrap();

@@ -6,7 +6,7 @@ use octants_runtime::{Device, DeviceConfig, Uninterruptible};
 
 use crate::{Log, RecordingDriver};
 
-/// A device, and what is written down of it. Discards text.
+/// A device and its log. Discards printed text.
 pub fn device() -> (Device, Arc<Log>) {
     device_that(|driver| driver)
 }

@@ -108,7 +108,7 @@ impl VulkanDriver {
         self.retired.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Submits what all streams have recorded and waits for it.
+    /// Submits the recorded work of all streams and waits for it.
     fn finish(&self) -> Result<()> {
         self.default.flush()?;
         for handle in self.live().iter() {

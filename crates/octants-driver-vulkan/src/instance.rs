@@ -85,7 +85,7 @@ impl Instance {
 impl Drop for Instance {
     fn drop(&mut self) {
         if self.process == std::process::id() {
-            // SAFETY: the last owner; what was made of it is gone.
+            // SAFETY: the last owner; all objects of the instance are destroyed.
             unsafe { self.calls.destroy_instance(None) }
         }
     }

@@ -132,12 +132,12 @@ impl ArtifactCache {
         self.store.traces(key)
     }
 
-    /// Stores an artifact. The error is what to tell the user, once.
+    /// Stores an artifact. The error is a notice for the user, returned once.
     pub fn put(&self, key: &Key, artifact: &Artifact) -> Result<(), String> {
         self.store.put(key, artifact).map_err(|e| self.not_kept(&e))
     }
 
-    /// Stores a trace of a key; whether it was written. The error is what to tell the user, once.
+    /// Stores a trace of a key. Returns whether it was written. The error is a notice for the user, returned once.
     pub fn put_trace(&self, key: &Key, trace: &Trace) -> Result<bool, String> {
         self.store.put_trace(key, trace).map_err(|e| self.not_kept(&e))
     }

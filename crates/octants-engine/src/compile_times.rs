@@ -14,7 +14,7 @@ pub enum Phase {
     Parse,
     /// Syntax trees to IR, with all that is computed at compile time.
     Lower,
-    /// What is done to the IR.
+    /// Passes over the IR.
     Passes,
     /// IR to machine code.
     Codegen,
@@ -46,7 +46,7 @@ impl Phase {
 pub struct Step {
     /// The phase.
     pub phase: Phase,
-    /// What was done; empty if the phase has one step.
+    /// The step's name; empty if the phase has one step.
     pub name: &'static str,
     /// Time from the begin of the compilation.
     pub begin: Duration,
@@ -89,7 +89,7 @@ impl Stopwatch {
         self.steps.push(Step { phase, name, begin, elapsed: now - begin });
     }
 
-    /// As [`Stopwatch::lap`], for two steps. The first took this long in all.
+    /// As [`Stopwatch::lap`], for two steps. `first` is the total time of the first.
     pub fn lap_two(&mut self, first: (Phase, Duration), second: Phase) {
         let (begin, now) = (self.last, self.start.elapsed());
         self.last = now;
@@ -98,7 +98,7 @@ impl Stopwatch {
         self.steps.push(Step { phase: second, name: "", begin: middle, elapsed: now - middle });
     }
 
-    /// What is not part of any step ends here.
+    /// Ends an interval that belongs to no step.
     pub fn resume(&mut self) {
         self.last = self.start.elapsed();
     }

@@ -64,7 +64,7 @@ fn apply(config: &mut Config, prefix: &str, read: impl Fn(&str) -> Option<String
     for name in config::names() {
         let variable = format!("{prefix}{}", name.to_uppercase());
         let Some(text) = read(&variable) else { continue };
-        // Kernels as plain Python are no device: the package asks for them by `requested_arch`.
+        // Plain Python is not a device: the package queries it by `requested_arch`.
         if text.is_empty() || (name == "arch" && text == "python") {
             continue;
         }

@@ -36,7 +36,7 @@ const LITTLE_BYTES: u64 = 512 << 20;
 pub(crate) struct Lanes {
     /// Most of them.
     pub most: u64,
-    /// No more than these where more would take more than [`LITTLE_BYTES`].
+    /// Maximum number of lanes if the store would otherwise exceed [`LITTLE_BYTES`].
     pub at_once: u64,
     /// Lanes have the same number of turns, in blocks of this size.
     pub even: Option<u64>,

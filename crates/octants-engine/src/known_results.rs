@@ -66,7 +66,7 @@ impl KnownResults {
         known.get(&asked.slots).filter(|k| k.memory == asked.memory).map(|k| k.results.clone())
     }
 
-    /// Caches the results of a launch that was made after `asked`.
+    /// Caches the results of a launch that followed the query `asked`.
     pub fn keep(&self, asked: Asked, results: &Results) {
         let mut known = self.lock();
         if known.len() >= MOST_KEPT && !known.contains_key(&asked.slots) {
@@ -107,7 +107,7 @@ pub(crate) fn dependence(body: &Body, buffers: &[Buffer], layout: &ArgLayout) ->
             }
             (Layout::Flat(_), Some(_)) | (_, None) => is_known = false,
         },
-        // Others may write what is read so while it is read; functions are not looked into.
+        // Other code may concurrently write memory that is read in this way; functions are not analyzed.
         Op::VolatileLoad(_)
         | Op::Call(..)
         | Op::Random

@@ -289,7 +289,7 @@ fn s13_conflicting_groups_are_refused_unless_allowed() {
     assert!(refusal(&bench, &[]).starts_with("two qd.stream_parallel() blocks write the same elements of `a`"));
     bench.finish();
 
-    // Where indices only may overlap there is a warning, and the groups are launched as they are.
+    // If indices may overlap, there is a warning, and the groups are launched unchanged.
     let bench = Bench::new(&certain.replace("a[i] = 2", "a[b[i]] = 2"));
     let kernel = bench.load(&[]).unwrap_or_else(|e| panic!("{e:?}"));
     let warned = bench.module.table.warnings.take();

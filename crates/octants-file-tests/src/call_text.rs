@@ -37,10 +37,10 @@ impl Literal {
     }
 }
 
-/// What a call leaves.
+/// An expected result of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Expected {
-    /// What a buffer holds (or what is returned, without a name), exactly or nearly.
+    /// The contents of a buffer (or the returned value, without a name), exactly or approximately.
     Holds { buffer: Option<String>, value: Literal, exact: bool },
     /// An assertion fails with a message that has this in it.
     Fails(String),

@@ -73,7 +73,7 @@ impl Code {
     }
 }
 
-/// Runs calls on a text; says what is not as stated.
+/// Runs calls on a text. Returns descriptions of the differences.
 pub(crate) fn run_calls(calls: &[CaseCall], not: Side, text: &str, grid: Grid) -> Vec<String> {
     let calls: Vec<&CaseCall> = calls.iter().filter(|c| c.side != not).collect();
     if calls.is_empty() {
@@ -180,7 +180,7 @@ fn same(found: &[Leaf], wanted: &[Leaf], s: Option<Scalar>, exact: bool) -> Resu
         Leaf::Float(x) => x,
     };
     let equal = |a: Leaf, b: Leaf| {
-        // As the type rounds or wraps what is stated.
+        // The stated value, rounded or wrapped to the type.
         let b = s.map_or(b, |s| Leaf::from_bits(b.to_bits(s), s));
         match (a, b) {
             (Leaf::Int(a), Leaf::Int(b)) => a == b,

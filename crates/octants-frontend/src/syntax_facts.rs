@@ -23,10 +23,10 @@ pub struct Facts {
     pub runtime_for: bool,
     /// Expressions and statements; those in unrolled loops count several times.
     pub size: usize,
-    /// What is called, by name and attributes: `["qd", "sqrt"]`. Empty for what is no chain of names.
+    /// The callees, by name and attributes: `["qd", "sqrt"]`. Empty for a callee that is not a chain of names.
     pub callees: Vec<Vec<String>>,
-    /// Names in indices, conditional expressions and comprehensions, where a number known at compile time is another
-    /// thing than one known at run time.
+    /// Names in indices, conditional expressions and comprehensions, where compile-time and run-time numbers behave
+    /// differently.
     pub decisive: HashSet<String>,
     /// How many times code at this point is unrolled.
     repeats: usize,

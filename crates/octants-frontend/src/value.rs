@@ -115,7 +115,7 @@ pub struct ArrayView {
     pub size: Option<ValueId>,
 }
 
-/// An address and what may race on it.
+/// An address, and its aliasing properties.
 #[derive(Debug, Clone, Copy)]
 pub struct Place {
     /// A value of type `Ref`.
@@ -127,7 +127,7 @@ pub struct Place {
 /// Members by name.
 #[derive(Debug, Clone)]
 pub struct Members {
-    /// The struct type object, where there is one, for methods.
+    /// The struct type object, if there is one, for methods.
     pub ty: Option<Obj>,
     /// `true`: a struct field (members are arrays), to be indexed first. `false`: one struct.
     pub is_array: bool,

@@ -16,7 +16,7 @@ use crate::thread_memory::ThreadMemory;
 use crate::value::Value;
 
 impl<'a> Machine<'a> {
-    /// Runs a body on one thread, and its parallel loops on grids where they are of threads; yields what it returns.
+    /// Runs a body on one thread, and those parallel loops that contain thread operations on grids. Returns its result.
     pub(crate) fn run_body(&mut self, outermost: Activation<'a>) -> Result<Option<Vec<u64>>, Fault> {
         let private = ThreadMemory::new(self.buffers, MemorySpace::Private);
         let grid = Grid { block_size: 1, blocks: 1, ..self.settings.grid };
@@ -110,7 +110,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Lets threads meet; a fault where none can.
+    /// Executes collective operations of waiting threads; a fault if none can proceed.
     fn meet(&mut self, threads: &mut [Thread<'a>]) -> Result<(), Fault> {
         let size = self.block.grid.subgroup_size as usize;
         let mut met = false;
@@ -150,7 +150,7 @@ impl<'a> Machine<'a> {
         Ok(true)
     }
 
-    /// What each thread of a subgroup that has not ended gets.
+    /// The result of an exchange for each thread of a subgroup that has not ended.
     fn exchange(
         &self,
         op: SubgroupOp,

@@ -7,7 +7,7 @@ use octants_ir::{Buffer, BufferId, Layout, MemorySpace, Scalar};
 use crate::scalar::Leaf;
 use crate::value::{Base, Region};
 
-/// What an array argument holds.
+/// The contents of an array argument.
 #[derive(Debug, Clone, PartialEq)]
 struct Array {
     shape: Vec<u64>,

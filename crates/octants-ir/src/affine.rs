@@ -53,7 +53,7 @@ impl Affine {
         (*factor == 1 && self.constant == 0 && terms.next().is_none()).then_some(*term)
     }
 
-    /// The sum; `None` where a number does not fit.
+    /// The sum; `None` on overflow.
     pub fn plus(&self, other: &Affine) -> Option<Affine> {
         let mut sum = self.clone();
         sum.constant = sum.constant.checked_add(other.constant)?;
@@ -65,7 +65,7 @@ impl Affine {
         Some(sum)
     }
 
-    /// As many times that; `None` where a number does not fit.
+    /// The product with a factor; `None` on overflow.
     pub fn times(&self, factor: i64) -> Option<Affine> {
         if factor == 0 {
             return Some(Affine::default());

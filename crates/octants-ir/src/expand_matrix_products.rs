@@ -10,7 +10,7 @@ use crate::op::{CodeSizeHint, ForLoop, LoopHints, Op, Range, ValueId};
 use crate::operation_table::{BinaryOp, GridValue, SubgroupOp};
 use crate::types::{Scalar, Type};
 
-/// How the elements of a kind of product are laid out, and who forms it.
+/// The layout of the elements of a kind of product, and its implementation.
 #[derive(Debug, Clone, Copy)]
 pub enum Form {
     /// In the plain layout, by plain code.

@@ -27,7 +27,7 @@ named_operations! {
     ProductKind {
         /// f16, summed up in f32.
         F16 = "f16"
-        /// f32, rounded to tf32 where the target has it, summed up in f32.
+        /// f32, rounded to tf32 if the target supports it, accumulated in f32.
         Tf32 = "tf32"
         /// f32.
         F32 = "f32"
@@ -142,8 +142,8 @@ impl ProductShape {
     }
 }
 
-/// Where the elements of a fragment are: an element's row and column are sums over the bits that are set in the number
-/// of its component and of its thread.
+/// The layout of a fragment: an element's row and column are sums over the set bits in the numbers of its component and
+/// its thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FragmentLayout {
     /// (row, column) of each bit of the component's number, the lowest bit first.

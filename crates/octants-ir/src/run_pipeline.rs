@@ -4,8 +4,8 @@ use crate::kernel::Kernel;
 use crate::schedule::Scheduled;
 use crate::verify::{assert_kernel, assert_scheduled};
 
-/// A row of a table of passes over IR of the type `I`. `S` is what its passes share beside it: options, and what they
-/// find.
+/// A row of a table of passes over IR of the type `I`. `S` is the state that the passes share: options, and their
+/// findings.
 pub struct Pass<I, S> {
     /// The name of the pass's function.
     pub name: &'static str,

@@ -264,14 +264,14 @@ impl Variant {
     }
 }
 
-/// Who runs the code of a parallel task.
+/// The threads that run the code of a parallel task.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LaunchShape {
     /// Each call runs a range of the iterations.
     #[default]
     Range,
-    /// Each thread of a grid runs the whole body ([`TaskKind::Grid`]). The driver chooses the size of blocks where none
-    /// is given.
+    /// Each thread of a grid runs the whole body ([`TaskKind::Grid`]). The driver chooses the block size if none is
+    /// given.
     Grid { block_size: Option<u32> },
 }
 
@@ -385,9 +385,9 @@ pub struct Region {
     pub scalar: Scalar,
     /// The buffers inside it.
     pub buffers: Vec<usize>,
-    /// Of each of them the private buffer that a thread's copy is, where threads have copies.
+    /// The private buffer with a thread's copy of each of them, if threads have copies.
     pub copies: Vec<usize>,
-    /// The buffer of the copies of all threads, where threads have copies.
+    /// The buffer with the copies of all threads, if threads have copies.
     pub all_copies: Option<usize>,
 }
 

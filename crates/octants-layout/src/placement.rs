@@ -39,7 +39,7 @@ impl Placement {
         Placement::in_order(base, extents, &order, element_bytes)
     }
 
-    /// As [`Placement::row_major`], with the axes in another order in memory: those of `order`, outermost first.
+    /// As [`Placement::row_major`], with the axes in the memory order `order`, outermost first.
     pub fn in_order(base: u64, extents: &[u64], order: &[usize], element_bytes: u64) -> Placement {
         let mut axes = vec![Vec::new(); extents.len()];
         let mut stride = element_bytes;

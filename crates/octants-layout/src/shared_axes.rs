@@ -20,9 +20,9 @@ impl SharedAxis {
     }
 }
 
-/// The fewest axes, in the order of the first array's memory, that all elements of some placements of one shape have in
-/// common; at least one axis. `components` is a further axis. `None` where an axis is divided into digits that do not
-/// fit one another.
+/// The smallest number of axes, in the memory order of the first array, that describe all elements of some placements
+/// of one shape; at least one axis. `components` is an additional axis. `None` if the digits of an axis are
+/// incompatible.
 pub fn shared_axes(placements: &[&Placement], components: Option<SharedAxis>) -> Option<Vec<SharedAxis>> {
     let mut axes = Vec::new();
     for axis in 0..placements.first()?.axes.len() {

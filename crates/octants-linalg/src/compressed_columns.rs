@@ -102,7 +102,7 @@ impl<T: Real> SparseMatrix<T> {
         }
     }
 
-    /// `combine` of the two matrices' elements, where either has an entry.
+    /// `combine` of the two matrices' elements, for entries of either matrix.
     pub fn merge(&self, other: &Self, combine: impl Fn(T, T) -> T) -> Self {
         assert_eq!(self.shape, other.shape, "compiler bug: merging matrices of different shapes");
         let mut out = Builder::new(self.shape, self.values.len() + other.values.len());
@@ -122,7 +122,7 @@ impl<T: Real> SparseMatrix<T> {
         out.finish()
     }
 
-    /// The products of the two matrices' elements, where both have an entry.
+    /// The products of the two matrices' elements, for entries of both.
     pub fn multiply_elements(&self, other: &Self) -> Self {
         let mut out = Builder::new(self.shape, self.values.len().min(other.values.len()));
         for (i, j, value) in self.entries() {
@@ -214,7 +214,7 @@ impl<T: Real> Builder<T> {
         Builder { made, column: 0 }
     }
 
-    /// Adds to the entry before where the place is the same.
+    /// Adds to the previous entry if the position is the same.
     fn add(&mut self, i: usize, j: usize, value: T) {
         let made = &mut self.made;
         while made.starts.len() <= j {

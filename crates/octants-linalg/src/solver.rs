@@ -86,7 +86,7 @@ pub struct Solver<T> {
     method: Method,
     ordering: Ordering,
     symbolic: Option<Symbolic>,
-    /// Where the matrix that was analyzed has entries: its starts and rows.
+    /// The pattern of the analyzed matrix: its starts and rows.
     pattern: (Vec<usize>, Vec<usize>),
     numeric: Option<Numeric<T>>,
 }

@@ -161,8 +161,8 @@ impl Search<'_> {
         self.reaches(store.value, store.is_atomic, store, &mut HashSet::new())
     }
 
-    /// A value is computed from what the target holds when an iteration begins, by more than operations that give the
-    /// same when they are done again; `changes` if there was one on the way here.
+    /// Whether a value is computed from the target's value at the start of an iteration, by at least one operation that
+    /// is not idempotent; `changes` if there was one on the path so far.
     fn reaches(&self, v: ValueId, changes: bool, target: &SharedStore, seen: &mut HashSet<(ValueId, bool)>) -> bool {
         let v = self.uses.source(v);
         if !self.inside.contains(&v) || !seen.insert((v, changes)) {

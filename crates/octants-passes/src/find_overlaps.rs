@@ -37,7 +37,7 @@ pub struct Overlap {
     pub both_write: bool,
     /// The earlier group writes.
     pub first_writes: bool,
-    /// They meet for certain; otherwise they may.
+    /// They certainly conflict; otherwise they may.
     pub certain: bool,
     /// They are sections of a context, not blocks of `stream_parallel`.
     pub of_sections: bool,
@@ -209,7 +209,7 @@ struct Search<'a> {
     dependence: Dependence<'a>,
     functions: Vec<Effects>,
     group: u32,
-    /// Branches and loops of unknown length around what is visited.
+    /// Branches and loops of unknown length around the visited code.
     conditional: u32,
     accesses: Vec<Access>,
 }

@@ -49,7 +49,7 @@ fn ends(body: &Body, code: &[ValueId]) -> Option<bool> {
                 return match [ends(body, arms[0])?, ends(body, arms[1])?] {
                     [true, true] => Some(true),
                     [false, false] if rest.is_empty() => Some(false),
-                    // What follows would be in both branches.
+                    // The following code would be needed in both branches.
                     [false, false] => None,
                     [returned, _] => ends(body, &[arms[usize::from(returned)], rest].concat()),
                 };

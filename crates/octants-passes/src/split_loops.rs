@@ -354,8 +354,8 @@ impl<'a> SplitCode<'a> {
         }
     }
 
-    /// The axis that follows the rows, and the distance of the row that an iteration owns: that of the writes, else of
-    /// the sums if they agree, else the middle one.
+    /// The axis that indexes the rows, and the distance of the row that an iteration owns: that of the writes; without
+    /// writes, that of the sums if they agree, and otherwise the middle one.
     fn owner(&self, accesses: &[Access], places: &[Place]) -> Refused<(u32, i64)> {
         let placed = || accesses.iter().zip(places);
         let mut owner = None;
@@ -392,7 +392,7 @@ impl<'a> SplitCode<'a> {
         {
             return Ok((first.axis, first.distance));
         }
-        // No iteration has to run on some rank: each row is some rank's.
+        // Any rank could run an iteration. The rows determine it, because each row has an owner.
         let rows = places.iter().filter_map(|place| place.row());
         // A row that wraps around follows the index, but is another one than the iteration's near the ends.
         let distance = |row: Row| if row.modulus.is_some() { 0 } else { row.distance };

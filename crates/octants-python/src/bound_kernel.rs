@@ -55,7 +55,7 @@ impl KernelGradient {
     }
 }
 
-// A kernel that is a method, bound to an object. No documentation of the class: that of an object is the kernel's.
+// A kernel that is a method, bound to an object. The class has no docstring, because an object has that of its kernel.
 #[allow(missing_docs)]
 #[pyclass(module = "octants._octants", frozen, weakref)]
 pub struct BoundKernel {

@@ -217,7 +217,7 @@ fn followed_stream(py: Python<'_>) -> PyResult<Option<runtime::Stream>> {
     Ok(Some(stream))
 }
 
-/// This thread's innermost scope is that of a stream.
+/// Whether this thread's innermost scope is a stream scope.
 pub fn in_stream_scope() -> bool {
     ON_STREAM.get()
 }

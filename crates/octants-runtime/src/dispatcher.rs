@@ -30,7 +30,7 @@ pub trait Dispatcher {
     }
 }
 
-/// What a launch's random numbers depend on.
+/// The data on which a launch's random numbers depend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Draw {
     /// The program's seed.
@@ -53,7 +53,7 @@ pub trait OpenLaunch {
     /// As [`OpenLaunch::run_rows`].
     fn run_whole(&self, task: usize, draw: Draw) -> Result<()>;
 
-    /// Waits for what is queued if its memory is the host's, which the dispatcher accesses directly.
+    /// Waits for queued work if its memory is host memory, which the dispatcher accesses directly.
     ///
     /// # Errors
     /// The driver's.

@@ -21,7 +21,7 @@ const LOOK_AFTER: usize = 1 << 9;
 /// An anchor that is further back than this is exchanged.
 const ANCHOR_MS: f64 = 1000.0;
 
-/// A launch that is being made. What it has queued is kept when it is dropped.
+/// A launch in progress. Its measurements are kept when it is dropped.
 pub(crate) struct Measured<'a> {
     device: &'a DeviceCore,
     pending: Option<Pending>,
@@ -141,7 +141,7 @@ impl DeviceCore {
 
     /// Reads the times of pending launches that are done.
     fn read_times(&self, s: &mut State) -> Result<()> {
-        // Times are told from the anchor, which is after what the default stream had to do at the start.
+        // Times are relative to the anchor, which follows the work of the default stream at the start.
         let Some(anchor) = s.anchor.as_ref().map(|a| a.event) else { return Ok(()) };
         // SAFETY: the event is ours, and recorded.
         if !unsafe { self.driver.query_event(anchor)? } {

@@ -38,7 +38,7 @@ pub(crate) fn is_plain() -> bool {
     MARKS.with(Cell::get) & (INSIDE | CAPTURING) == 0
 }
 
-/// Refuses what only work that has run can give.
+/// Refuses operations that require the work to have run.
 pub(crate) fn refuse_while_capturing(what: &str) -> Result<()> {
     if capturing() { Err(capture_refusal(what)) } else { Ok(()) }
 }
@@ -142,8 +142,8 @@ impl Inside {
         Inside(MARKS.with(|c| c.replace(c.get() & !CONDUCTING | INSIDE)))
     }
 
-    /// Marks this thread, which launches and runs no task, as one whose launches go between those of its own launch's
-    /// tasks: they are queued there on a device with queues.
+    /// Marks this thread as one that launches between the tasks of its own launch. On a device with queues, such
+    /// launches are queued there.
     pub(crate) fn dispatch() -> Inside {
         Inside(MARKS.with(|c| c.replace(c.get() | INSIDE | CONDUCTING)))
     }

@@ -10,7 +10,7 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// The shortest one that an element is made of; `None` if it has three bytes, or more than four.
+    /// The shortest pattern that an element repeats; `None` if it has three bytes, or more than four.
     pub fn of(element: &[u8]) -> Option<Pattern> {
         let repeats = |size: usize| {
             let (whole, rest) = (element.chunks_exact(size), element.len() % size);

@@ -102,7 +102,7 @@ impl Device {
 }
 
 /// Makes the streams that use the source, except its device's default stream, wait for the copy. Returns false if one
-/// of them belongs to another library, so that the host has to wait.
+/// of them belongs to another library, so that the host must wait.
 fn order_users(
     from: &Buffer,
     reader: &Stream,
@@ -118,8 +118,8 @@ fn order_users(
     Ok(true)
 }
 
-/// Makes what is queued from now on on a stream of one device wait for what is queued on a stream of another, by an
-/// event of that one.
+/// Makes later work on a stream of one device wait for the work queued on a stream of another, by an event of the
+/// latter.
 fn order((earlier, event): (&Stream, EventHandle), later: &Stream, caller: &dyn Caller) -> Result<()> {
     let earlier = earlier.core();
     // SAFETY: the streams are held, and the event is the caller's.

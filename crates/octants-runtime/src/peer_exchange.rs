@@ -76,7 +76,7 @@ impl Mark {
 impl Drop for Mark {
     fn drop(&mut self) {
         if !self.device.is_abandoned() {
-            // SAFETY: the event is this value's; what waits for it still may.
+            // SAFETY: the event belongs to this value. Work that waits for it is not affected.
             unsafe { self.device.driver.destroy_event(self.event) }
         }
     }
@@ -134,8 +134,8 @@ impl PeerExchange {
         Ok(PeerExchange { sides, copies, on_host })
     }
 
-    /// Begins the copies, after what is queued on these streams, one for each device. If the host copies, that work is
-    /// done, and the copies are when this returns.
+    /// Begins the copies, after the work queued on these streams, one for each device. If the host copies, it waits for
+    /// that work, and the copies are complete on return.
     ///
     /// # Errors
     /// The drivers'; an array whose program has ended.

@@ -33,7 +33,7 @@ impl<T: Default> Renewable<T> {
     pub unsafe fn renew_if_held(&self) -> bool {
         let held = matches!(self.try_lock(), Err(TryLockError::WouldBlock));
         if held {
-            // SAFETY: no other thread exists, and this one holds no reference to what is in the mutex.
+            // SAFETY: no other thread exists, and this one holds no reference into the mutex.
             unsafe { self.0.get().write(Mutex::new(T::default())) }
         }
         held

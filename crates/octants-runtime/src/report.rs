@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use crate::race::Race;
 use crate::renewable::Renewable;
 
-/// Where printed text goes. Called from any thread that launches or runs tasks, so it must not wait for what a
-/// launching thread may hold (the lock of an interpreter, say).
+/// The destination of printed text. Called from any thread that launches or runs tasks, so it must not wait for
+/// anything that a launching thread may hold (such as an interpreter lock).
 pub type TextSink = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Text held back at most.
@@ -153,7 +153,7 @@ impl Failures {
         }
     }
 
-    /// Drops what a thread of the parent process has recorded, or was recording.
+    /// Drops records of the parent process, including incomplete ones.
     ///
     /// # Safety
     /// As [`Renewable::renew_if_held`].

@@ -37,7 +37,7 @@ pub(crate) struct Scratch {
 /// Labels of checkpoints of a launch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Checkpoints {
-    /// The launch skips what is before this one, until it has come there.
+    /// The launch skips everything before this checkpoint.
     pub(crate) resumes_at: Option<i64>,
     /// The launch ended after this one.
     pub(crate) ended_at: Option<i64>,
@@ -71,8 +71,8 @@ impl Scratch {
     /// Makes room for a kernel's frame and results.
     #[cold]
     pub(crate) fn grow(&mut self, driver: &dyn Driver, stream: StreamHandle, room: Room, graphs: bool) -> Result<()> {
-        // SAFETY: the stream is alive as its owner calls; what is freed was allocated below. Work that uses an old
-        // frame is queued before its free; results are read before the next launch.
+        // SAFETY: the stream is alive, because its owner calls; the freed memory was allocated below. Work that uses an
+        // old frame is queued before its free; results are read before the next launch.
         unsafe {
             if room.frame_bytes > self.frame_bytes {
                 let bytes = room.frame_bytes.next_power_of_two().max(256);

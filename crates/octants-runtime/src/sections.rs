@@ -48,8 +48,7 @@ impl Section {
     }
 }
 
-/// The sections of a kernel, where its tasks do not all run once and in order; `forks` where groups may run side by
-/// side.
+/// The sections of a kernel; empty if its tasks all run once and in order. `forks`: groups may run concurrently.
 pub(crate) fn sections(artifact: &Artifact, forks: bool) -> Result<Box<[Section]>> {
     let tasks = artifact.tasks.len();
     if artifact.graph.is_empty() {

@@ -88,7 +88,7 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
-    /// A block of at least `bytes` bytes that the host may write now. Waits where queued work holds too much.
+    /// A block of at least `bytes` bytes that the host may write now. Waits if queued work uses too much memory.
     pub(crate) fn take(&mut self, driver: &dyn Driver, bytes: u64, caller: &dyn Caller) -> Result<Block> {
         self.collect(driver)?;
         while self.busy_bytes + bytes > MOST_BUSY

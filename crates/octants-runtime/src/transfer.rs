@@ -151,7 +151,7 @@ impl Transfer {
         let mut at = to.0;
         for (i, (part, half)) in from.chunks(HALF as usize).zip(self.halves.iter().cycle()).enumerate() {
             let bytes = part.len() as u64;
-            // SAFETY: the part is in both; the copy of what the half held is waited for.
+            // SAFETY: the range is in both; the copy of the half's previous contents has been waited for.
             unsafe {
                 if i >= self.halves.len() {
                     driver.synchronize_event(half.event)?;

@@ -39,12 +39,11 @@ const MOST_USES: usize = 256;
 const MOST_STEPS: usize = 512;
 /// Launches that are remembered before those are forgotten that the host has waited for.
 const MANY_LAUNCHES: usize = 4096;
-/// Different arguments of two kernels with which their launches are compared element by element without finding one
-/// that both touch. With more they are not compared any longer: where indices come from memory, each comparison takes
-/// its time and finds nothing.
+/// Maximum number of unsuccessful element-by-element comparisons of two kernels' launches with different arguments.
+/// After that, they are no longer compared: with indices from memory, each comparison is slow and finds nothing.
 const MOST_SEARCHES: u32 = 256;
 
-/// What orders the work of the devices of a program.
+/// The order of the work on all devices of a program.
 #[derive(Default)]
 pub(crate) struct Watch {
     state: Mutex<State>,
@@ -68,7 +67,7 @@ pub(crate) struct DeviceWatch {
 struct State {
     streams: HashMap<StreamId, StreamState>,
     events: HashMap<(u32, EventHandle), Clock>,
-    /// What the host has waited for.
+    /// The work that the host has waited for.
     host: Clock,
     launches: HashMap<(StreamId, u64), Arc<Work>>,
     uses: HashMap<BufferId, Vec<Use>>,
@@ -95,7 +94,7 @@ struct StreamState {
     number: u64,
 }
 
-/// A launch, or what is queued instead of one.
+/// A launch, or other queued work.
 struct Work {
     stream: StreamId,
     /// The device as users name it; `None` if there is one.
@@ -192,7 +191,7 @@ impl DeviceWatch {
         &self.all
     }
 
-    /// Checks this device's launches from now on, and notes what orders the work of all devices.
+    /// Starts to check this device's launches, and to record the order of all devices' work.
     pub(crate) fn begin(&self) {
         self.checks.store(true, Ordering::Release);
         self.all.is_used.store(true, Ordering::Release);
@@ -346,7 +345,7 @@ impl OrderWatch for DeviceWatch {
     }
 }
 
-/// Streams of other libraries are ordered by what is not seen here, and so is work within launches and captures.
+/// The order of other libraries' streams is not visible here, nor is that of work within launches and captures.
 fn is_watched(stream: &StreamCore) -> bool {
     stream.last.is_none() && nesting::is_plain() && !nesting::submitting()
 }
@@ -356,14 +355,14 @@ impl State {
         self.streams.entry(id).or_default()
     }
 
-    /// Orders a stream after what an event of a device represents.
+    /// Orders a stream after the work that an event of a device represents.
     fn wait(&mut self, id: StreamId, event: (u32, EventHandle)) {
         if let Some(clock) = self.events.get(&event).cloned() {
             self.stream(id).clock.join(&clock);
         }
     }
 
-    /// What comes before the end of a stream's work.
+    /// The clock at the end of a stream's work.
     fn clock_of(&mut self, id: StreamId) -> Clock {
         let stream = self.stream(id);
         let mut clock = stream.clock.clone();
@@ -382,7 +381,7 @@ impl State {
         Last { number: stream.number, elsewhere: total - stream.number }
     }
 
-    /// Work that was done before is done again, and nothing has come to other streams since.
+    /// Whether the same work was checked before, and other streams have had no work since.
     fn is_known(&mut self, key: (StreamId, u64)) -> bool {
         let Some(work) = self.launches.get(&key).filter(|work| !work.crosses).cloned() else { return false };
         let number = self.stream(key.0).number;
@@ -548,7 +547,7 @@ fn work_of_step(step: &Step) -> Option<Work> {
     Some(Work { stream, device: None, key: 0, last, doing, site, in_graph: true, crosses: false })
 }
 
-/// A hash of what a launch accesses: numbers that are neither addresses nor in access sets do not count.
+/// A hash of a launch's accesses: ignores numbers that are neither addresses nor in access sets.
 fn key_of(kernel: &LoadedKernel, args: &[u64]) -> u64 {
     let mut hasher = DefaultHasher::new();
     kernel.module.hash(&mut hasher);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::race::Touch;
 
-/// An element that a launch touches for certain.
+/// An element that a launch certainly touches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Touched {
     /// The same for elements of the same array or field, whichever kernel touches them.
@@ -42,8 +42,8 @@ impl Touched {
     }
 }
 
-/// By what two launches refer to the same element: its address, or the array and the index in it. Only the first part
-/// of an element has an address here, because an overlapping array may have elements without parts.
+/// The identity of an element in two launches: its address, or the array and the index in it. Only the first part of an
+/// element has an address here, because an overlapping array may have elements without parts.
 #[derive(PartialEq, Eq, Hash)]
 enum Key<'a> {
     At(u64),

@@ -157,7 +157,7 @@ fn s7_s15_a_captured_worker_stream_serves_only_that_capture() {
     log.capture(None);
     assert!([first, others].contains(&worker_for(0)), "captures have ended");
     assert_eq!(device.stream_pool_stats().created, 3);
-    // The driver treats captured work as executed. Its end is known once that of later work is.
+    // The driver treats captured work as executed. Its end is known once the end of later work is known.
     worker_for(THEIRS);
     worker_for(OTHERS);
     drop((groups, buffer));

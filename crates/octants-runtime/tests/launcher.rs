@@ -98,7 +98,7 @@ fn a_failure_is_reported_once_by_the_next_wait() {
 fn errors_of_calls_are_returned_and_leave_the_stream_usable() {
     let (device, log) = device();
     let kernel = device.load(&artifact(2, 0, 1)).unwrap();
-    // Behind the allocation of the result's memory.
+    // After the allocation of the result's memory.
     log.fail_call(1);
     // SAFETY: the driver does not use arguments.
     let error = unsafe { device.default_stream().launch(&kernel, &[0, 0], &Uninterruptible) }.unwrap_err();

@@ -40,7 +40,7 @@ fn copies_are_ordered_between_earlier_and_later_work() {
     assert!(task("late").happens_after(task("before one")) && task("late").happens_after(task("before two")));
     assert!(!task("late").happens_after(task("meanwhile one")));
     assert!(!task("meanwhile one").happens_after(task("before two")));
-    // What is sent must not be overwritten before it was copied.
+    // Sent data must not be overwritten before it is copied.
     assert!(task("after two").happens_after(task("before one")));
     assert!(task("after one").happens_after(task("before two")));
     drop((exchange, a, b, sides, streams, before_one, before_two, meanwhile, after_one, after_two, late));

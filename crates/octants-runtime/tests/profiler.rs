@@ -20,7 +20,7 @@ fn launch(stream: &Stream, kernel: &LoadedKernel) -> Result<()> {
     unsafe { stream.launch(kernel, &[], &Uninterruptible) }.map(|_| ())
 }
 
-/// Calls of a launch, by name, once everything it needs is there.
+/// Calls of a launch, by name, after all its resources were created.
 fn calls(log: &Log, mut work: impl FnMut()) -> Vec<String> {
     work();
     log.take();

@@ -167,7 +167,7 @@ struct Round<'a> {
     steps: Steps,
     /// How many steps this thread runs.
     own: ValueId,
-    /// What was loaded for the next step.
+    /// The values loaded for the next step.
     ahead: Vec<LocalId>,
     collected: Collected<'a>,
 }

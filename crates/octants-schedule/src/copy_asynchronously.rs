@@ -240,7 +240,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// A write goes to a local, to another array of the block, or to other elements of the same one.
+    /// Whether a write goes to a local, to another shared array, or to other elements of the same one.
     fn writes_elsewhere(&self, address: ValueId, copy: &Copy) -> bool {
         let Some((b, _)) = trace_element(self.offsets.body, address) else { return self.local(address).is_some() };
         if b != copy.buffer {

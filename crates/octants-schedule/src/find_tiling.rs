@@ -81,9 +81,9 @@ enum Follows {
     Inner,
     /// The index of an axis of the parallel loop itself.
     Axis(u32),
-    /// The same in all iterations of both loops.
+    /// Invariant in both loops.
     Uniform,
-    /// The same in all iterations of the inner loop.
+    /// Invariant in the inner loop.
     Iteration,
     Other,
 }

@@ -124,7 +124,7 @@ fn form(program: &mut Program, number: usize, spaces: &[MemorySpace], of: &Sched
     let rates = Rates::of(&code);
     let plan = Plan::of(&code, &rates);
     let storage = find_storage(&code, &rates, &plan);
-    // LLVM keeps in registers what only one version of the code touches, at known indices.
+    // LLVM keeps memory in registers if only one version of the code touches it, at known indices.
     let slots = versions_of(&code).iter().map(|fill| (*fill, add_slots(&mut program.buffers, &code, &rates, &storage)));
     let slots: Vec<(Fill, Slots)> = slots.collect();
 

@@ -51,7 +51,7 @@ pub(crate) struct Guard {
     pub largest_index: i64,
 }
 
-/// Unrolls the short loops in serial loops, in the variants of tasks and in functions, where they have a guard.
+/// Unrolls guarded short loops in serial loops, in the variants of tasks and in functions.
 pub(crate) fn full_unroll(scheduled: &mut Scheduled, of: &Scheduling) {
     let Scheduled { program, schedule } = scheduled;
     let facts = ProgramFacts::of(program, &of.target, of.options);

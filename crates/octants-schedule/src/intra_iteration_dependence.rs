@@ -33,7 +33,7 @@ impl Walk<'_> {
     fn op(&mut self, v: ValueId) -> bool {
         let op = &self.body.inst(v).op;
         if matches!(op, Op::For(_) | Op::Loop(_)) {
-            // Its next iteration may use what this one writes.
+            // Its next iteration may use values that this one writes.
             let mut written = Vec::new();
             op.blocks().into_iter().for_each(|b| self.body.visit(b, &mut |v, _| written.extend(self.writes(v))));
             self.written.extend(written);

@@ -29,7 +29,7 @@ struct Found {
     column: Option<ValueId>,
     /// Each 8 x 8 part is loaded with its rows as columns.
     is_transposed: bool,
-    /// What bits 3 and 4 of the thread's index add to row and column.
+    /// The contributions of bits 3 and 4 of the thread's index to row and column.
     steps: [(u32, u32); 2],
 }
 
@@ -159,8 +159,8 @@ fn has_aligned_rows(buffer: &Buffer) -> bool {
         && before.iter().all(is_aligned)
 }
 
-/// What bits of the thread's index add to the row and column whose address it gives, and whether parts are loaded with
-/// rows as columns; `None` if the instruction's layout differs from the fragment's.
+/// The contributions of bits of the thread's index to the row and column whose address it passes, and whether parts are
+/// loaded transposed; `None` if the instruction's layout differs from the fragment's.
 fn steps(shape: &ProductShape, role: FragmentRole, is_swapped: bool) -> Option<([(u32, u32); 2], bool)> {
     let layout = shape.layout(role);
     if (layout.components.len(), layout.lanes.len()) != (3, 5) {

@@ -38,7 +38,7 @@ pub(crate) fn merge_accesses(scheduled: &mut Scheduled) {
     }
 }
 
-/// What buffers are, and how many neighbors a vector has.
+/// The buffers, and the number of elements of a vector.
 struct Memory<'a> {
     buffers: &'a [Buffer],
     classes: &'a [MemoryClass],

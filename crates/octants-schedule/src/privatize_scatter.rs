@@ -51,7 +51,7 @@ fn add_copy(scheduled: &mut Scheduled, start: u64, buffer: usize, root: u32) -> 
                 (c.root, c.place.base) = (root, c.place.base - start);
             }
         }
-        // What is passed has no shape: an index counts all elements.
+        // A passed copy has no shape: its index is linear.
         Layout::Contiguous | Layout::Strided | Layout::Flat(_) => copy.ndim = 1,
     }
     let ndim = copy.ndim as usize;

@@ -20,7 +20,7 @@ use crate::reduce_in_subgroups::{shuffle_fold, shuffle_fold_of_some};
 use crate::scheduling::Scheduling;
 use crate::shared_buffers::{add_shared_buffer, flat_buffer};
 
-/// The most threads that a block has whose size the driver chooses, where subgroups have fewer than 32 threads.
+/// Maximum number of threads of a block whose size the driver chooses, if subgroups have fewer than 32 threads.
 const MOST_THREADS: u32 = 256;
 
 /// Buffers for the values of a block's subgroups, by the number of a reduction, the type in which it folds, and the
@@ -161,7 +161,7 @@ impl Fold {
 
     /// Combines the values of all threads into the target. All threads of a block run this.
     fn combine(&self, b: &mut Builder, partials: BufferId, of: Threads) {
-        // What was subtracted has been summed as negative.
+        // Subtracted values were negated before the sum.
         let op = if self.of.op == AtomicOp::Sub { AtomicOp::Add } else { self.of.op };
         let joins = op.binary().expect("compiler bug: a reduction without a binary operation");
         let bits = of.subgroup_size.trailing_zeros();

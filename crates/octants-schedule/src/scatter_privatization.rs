@@ -55,7 +55,8 @@ struct Sums {
     are_all: bool,
 }
 
-/// Finds the scattered sums of a task with this parallel loop. What no two iterations add to gains nothing from copies.
+/// Finds the scattered sums of a task with this parallel loop. Memory to which no two iterations add does not benefit
+/// from copies.
 fn find_sums(facts: &ProgramFacts<'_>, task: &Task, parallel: ValueId) -> Sums {
     let body = &task.body;
     let mut are_all = true;

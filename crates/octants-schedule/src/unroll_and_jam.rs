@@ -11,7 +11,7 @@ use crate::iteration_groups::add_groups;
 use crate::schedule_task::{ParallelLoop, is_huge};
 use crate::scheduling::Scheduling;
 
-/// Gives the parallel loops of variants bodies for groups of iterations, where that is legal and pays off.
+/// Adds bodies for groups of iterations to the parallel loops of variants, if that is legal and pays off.
 pub(crate) fn unroll_and_jam(scheduled: &mut Scheduled, of: &Scheduling) {
     let Scheduled { program, schedule } = scheduled;
     let facts = ProgramFacts::of(program, &of.target, of.options);

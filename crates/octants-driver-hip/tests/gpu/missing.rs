@@ -77,7 +77,7 @@ fn s23_without_stream_ordered_memory_plain_memory_keeps_the_same_order() {
 #[test]
 fn the_architecture_is_read_from_the_older_properties_struct() {
     open_without(DESCRIBE[0]).unwrap();
-    // The newer one is used where both are.
+    // The newer one is used if both exist.
     open_without(DESCRIBE[1]).unwrap();
 }
 

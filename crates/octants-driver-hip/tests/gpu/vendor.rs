@@ -22,7 +22,7 @@ pub fn standin() -> PathBuf {
     static SETTINGS: Once = Once::new();
     SETTINGS.call_once(|| {
         let seed = std::env::var("HIP_STANDIN_SEED").unwrap_or("7".into());
-        // SAFETY: the library, which asks for them, is not loaded yet; tests look at no other variable.
+        // SAFETY: the library, which reads them, is not loaded yet; tests read no other variable.
         unsafe {
             // Any architecture that there is code for will do: kernels are made for this machine's processor.
             std::env::set_var("HIP_STANDIN_ARCH", "gfx90a");

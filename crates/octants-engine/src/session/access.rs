@@ -15,7 +15,7 @@ pub(super) fn access_of_tasks(program: &Program, layout: &ArgLayout) -> Vec<Vec<
     access_sets(program).into_iter().map(of_task).collect()
 }
 
-/// Where numbers of a launch are.
+/// The slots of a launch's numbers.
 struct Slots<'a> {
     program: &'a Program,
     layout: &'a ArgLayout,

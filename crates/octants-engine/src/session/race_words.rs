@@ -22,7 +22,7 @@ const COUNTED: u64 = (1 << (EPOCH_BITS - 2)) - 1;
 /// Bytes of words, above which those go that were not used for longest.
 const MANY_BYTES: u64 = 2 << 30;
 
-/// Where a launch finds how many words one buffer needs, and whose they are.
+/// How a launch computes the number and the owner of the shadow words of a buffer.
 #[derive(Debug, Clone, PartialEq)]
 struct Beside {
     /// First slot of the buffer of words.
@@ -31,7 +31,7 @@ struct Beside {
     address: (u32, u64),
     /// First slot of extents and their number.
     extents: (u32, u32),
-    /// What is multiplied with them.
+    /// Factor of the extents: the scalars per element.
     scalars: u64,
     /// The words are of concurrent groups.
     of_groups: bool,
@@ -95,7 +95,7 @@ struct Known {
     used: u64,
 }
 
-/// What words belong to.
+/// The owner of shadow words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     /// Of the memory.

@@ -26,7 +26,7 @@ impl Session {
         code.kernel = code.kernel.clone().with_witness(Arc::new(KernelWitness::new(search, sources, layout)));
     }
 
-    /// Refuses groups that touch the same elements for certain. If the witness of a race is known, the race names its
+    /// Refuses groups that certainly touch the same elements. If the witness of a race is known, the race names its
     /// element.
     pub(super) fn refuse_overlaps(&self, lowered: &Lowered, found: Vec<(Race, Span, Span)>) -> Result<(), Error> {
         if found.is_empty() {

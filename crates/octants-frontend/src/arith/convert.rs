@@ -162,7 +162,7 @@ pub(crate) fn to_mask(b: &mut Builder, name: &str, v: ValueId) -> Result<ValueId
     Ok(non_zero(b, v, s))
 }
 
-/// Converts `v` for storing it where a `to` is kept: scalars convert silently, a scalar fills a tensor, shapes must
+/// Converts `v` for a store to memory of type `to`: scalars convert silently, a scalar fills a tensor, shapes must
 /// agree, structs convert member by member.
 pub fn assign_cast(b: &mut Builder, v: ValueId, to: &Type) -> Result<ValueId> {
     let from = b.ty(v).clone();

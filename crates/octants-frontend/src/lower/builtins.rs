@@ -17,7 +17,7 @@ use crate::world::{Entity, Obj};
 pub(super) struct Call {
     /// The function, to be called at compile time.
     pub obj: Obj,
-    /// Its name, for errors and where several share their code.
+    /// Its name, for errors and for functions that share code.
     pub name: String,
     pub args: Vec<Value>,
     pub kwargs: Vec<(String, Value)>,
@@ -157,7 +157,7 @@ static BUILTINS: &[Builtin] = &[
     row("zip", Any, |l, c| l.lower_zip(c)),
 ];
 
-/// What a function of the module `operator` stands for.
+/// The operator of a function in the module `operator`.
 enum OperatorFunction {
     Unary(UnaryOperator),
     Binary(Operator),
@@ -247,7 +247,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// A function of Python's module `operator`: on run-time values, the operator that it stands for.
+    /// A function of Python's module `operator`: on run-time values, the corresponding operator.
     fn call_operator_function(
         &mut self,
         obj: Obj,
@@ -284,7 +284,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// A function in the table of operations or in `arith`, at compile time where all arguments are known.
+    /// A function in the table of operations or in `arith`, evaluated at compile time if all arguments are known.
     pub(super) fn lower_function_of_numbers(&mut self, call: Call) -> Result<Value> {
         let Call { obj, name, args: given, kwargs } = call;
         // A type as the last argument (`qd.round(x, qd.i32)`) converts the result.
@@ -365,7 +365,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Puts keyword arguments where the function's parameters are.
+    /// Moves keyword arguments to the positions of the function's parameters.
     fn place_named(&self, name: &str, args: &mut Vec<Value>, named: Vec<(String, Value)>) -> Result<()> {
         let parameters: &[&str] = match name {
             "max" | "min" => &[],

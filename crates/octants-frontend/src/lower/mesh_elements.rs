@@ -183,7 +183,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The field in memory of a reordered field, and where the element of an index is in it.
+    /// The memory field of a reordered field, and the position of an element in it.
     pub(super) fn index_in_memory(&mut self, base: &Value, index: &[Value]) -> Result<Option<(Value, Vec<Value>)>> {
         let Value::Obj(obj) = base else { return Ok(None) };
         let Entity::ReorderedField { field, positions } = self.world.entity(*obj) else { return Ok(None) };
@@ -266,7 +266,7 @@ impl Lowerer<'_> {
         })
     }
 
-    /// Where the entries of an element begin and end in the table of the relation.
+    /// The begin and end of an element's entries in the table of the relation.
     fn row(&mut self, neighbors: &Neighbors) -> Result<(ValueId, ValueId)> {
         let offsets = Value::Obj(self.part(neighbors.relation, "offsets")?);
         let one = self.b.int(1, Scalar::I32);

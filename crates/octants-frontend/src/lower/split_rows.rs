@@ -50,7 +50,7 @@ impl Lowerer<'_> {
         Ok(Value::Rt(self.b.binary(BinaryOp::Max, most, low)))
     }
 
-    /// A row that an attribute of a split array names: a parameter where an argument leads to the array.
+    /// The row in an attribute of a split array: a parameter if the array is reached through an argument.
     fn local_row(&mut self, array: BufferId, attribute: &str) -> Result<ValueId> {
         let capture = self.buffer_captures[array.index()].clone();
         let from = match capture {

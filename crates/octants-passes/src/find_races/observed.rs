@@ -8,7 +8,7 @@ use octants_ir::{BufferId, Kernel, ValueId};
 
 use super::{Doing, IterationRace, RaceBetween, RacingIteration, TouchedElement};
 
-/// An access that an iteration makes for certain.
+/// An access that an iteration certainly makes.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
     pub buffer: BufferId,
@@ -21,7 +21,7 @@ pub(super) struct Seen {
     /// The instruction, by the number of its body too.
     pub inst: (usize, ValueId),
     pub span: Span,
-    /// Of what is written.
+    /// A hash of the written value.
     pub value: u64,
     pub iteration: Rc<[i64]>,
 }

@@ -120,7 +120,7 @@ impl<'a> Run<'a> {
         l.dims.iter().map(|d| Some((self.value(d.begin).integer()?, self.value(d.end).integer()?))).collect()
     }
 
-    /// Forgets what code of a block, which may or may not have run, stores to locals.
+    /// Forgets the locals to which a block, which may or may not have run, stores.
     pub fn forget_stores(&mut self, block: BlockId) {
         let body = self.body();
         let mut stored = HashSet::new();
@@ -187,7 +187,7 @@ impl<'a> Run<'a> {
         Flow::Next
     }
 
-    /// As [`Run::step`]; what it touches is observed.
+    /// As [`Run::step`]; records the accesses.
     pub fn step_observed(&mut self, v: ValueId, observed: &mut Observed) -> Flow {
         self.observed = Some(std::mem::take(observed));
         let flow = self.step(v);

@@ -58,7 +58,7 @@ impl<'py> Gathered<'py> {
         Ok(())
     }
 
-    /// Waits for a launch, and copies back what it wrote.
+    /// Waits for a launch, and copies written arrays back.
     #[cold]
     pub fn copy_back(
         &self,

@@ -101,7 +101,7 @@ impl<'py> GroupLaunch<'py> {
                 self.group.mirrors.iter().for_each(|mirrors| mirrors.note_written(address));
             }
         } else {
-            // Not all of the exchanges were made. What failed is the error that counts.
+            // Not all exchanges were made. The original failure is the error to report.
             let _ = interpreter.attached(|py| launch.bind(py).call_method0("forget_ghosts").map(drop));
         }
         end
@@ -116,7 +116,7 @@ fn part_of(parts: &[Part], buffer: Option<u32>) -> Option<&Part> {
     parts.iter().find(|part| Some(part.buffer) == buffer)
 }
 
-/// Refuses what a launch on several devices cannot do.
+/// Refuses kernels that cannot be launched on several devices.
 fn refuse(
     spec: &Specialization,
     gathered: &Gathered<'_>,

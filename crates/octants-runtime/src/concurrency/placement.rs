@@ -59,7 +59,7 @@ type Clock = [u64; LANES];
 
 pub(super) struct Lane {
     pub(super) stream: Stream,
-    /// What its last launch is of.
+    /// The module of its last launch.
     module: Option<ModuleHandle>,
     /// Its last launch, and all launches that this one depends on.
     seen: Clock,
@@ -81,7 +81,7 @@ struct Placed {
 struct Use {
     launch: u64,
     pointer: Pointer,
-    /// It stands for other uses too, so that elements tell nothing.
+    /// It represents other uses too, so its elements are not compared.
     whole: bool,
 }
 
@@ -229,7 +229,7 @@ impl State {
             let uses = self.uses.entry(buffer.id).or_default();
             uses.retain(|u| u.launch >= first);
             if uses.len() >= MOST_USES {
-                // Of what it is behind, it stands for all; where it is not, the earlier one stays.
+                // It replaces the uses of launches that it depends on; other uses are kept.
                 uses.retain(|u| !depends_on.iter().any(|(b, _)| *b == u.launch) || u.launch == number);
                 used.whole = true;
                 used.pointer.written = true;

@@ -47,7 +47,7 @@ pub(super) fn run(branch: impl Future<Output = Result<()>>, moved: &Cell<bool>, 
     }
 }
 
-/// Runs branches side by side, up to the end of all or the first error.
+/// Runs branches concurrently, up to the end of all or the first error.
 pub(super) async fn all(mut branches: Vec<Branch<'_>>) -> Result<()> {
     let mut left: Vec<Branch<'_>> = Vec::with_capacity(branches.len());
     poll_fn(move |context| {
@@ -64,7 +64,7 @@ pub(super) async fn all(mut branches: Vec<Branch<'_>>) -> Result<()> {
     .await
 }
 
-/// Lets the other branches go on once.
+/// Yields to the other branches once.
 pub(super) async fn pause() {
     let mut paused = false;
     poll_fn(|_| if std::mem::replace(&mut paused, true) { Poll::Ready(()) } else { Poll::Pending }).await;

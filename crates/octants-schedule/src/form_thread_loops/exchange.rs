@@ -137,8 +137,8 @@ impl Emitter<'_> {
         self.element(operands[0], index)
     }
 
-    /// A number is that of a thread of the subgroup. As an unsigned number, an index below zero is also beyond the last
-    /// one.
+    /// Whether a number is the index of a thread of the subgroup. As an unsigned number, a negative index is also
+    /// beyond the last one.
     fn is_thread(&mut self, number: ValueId) -> ValueId {
         let (_, threads) = self.here.subgroup.expect("compiler bug: an exchange outside a loop over subgroups");
         let [number, threads] = [number, threads].map(|v| self.b.cast(v, Scalar::U32));

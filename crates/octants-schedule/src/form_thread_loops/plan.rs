@@ -39,7 +39,7 @@ pub(super) struct Region {
     pub only: Option<[ValueId; 2]>,
 }
 
-/// Where an instruction is in the tree.
+/// The position of an instruction in the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Site {
     /// The loop over subgroups, and the region.

@@ -72,7 +72,7 @@ impl Lowerer<'_> {
             let words = self.buffer_of_words(&component);
             parts.push(Packed { component, words });
         }
-        // Until accesses are replaced, the field is memory of its own: no component of another field is where it is.
+        // Until accesses are replaced, the field is separate memory: no component of another field overlaps it.
         if let Layout::Dense { components, .. } = &mut self.buffers[field.index()].layout {
             for (component, part) in components.iter_mut().zip(&parts) {
                 let bits =
