@@ -21,7 +21,7 @@ def emit(**record: object) -> None:
 
 
 def throughput(system: Any, names: list[str]) -> None:
-    """The rate of each benchmark, and a checksum of what its first call computed."""
+    """The rate of each benchmark, and a checksum of the results of its first call."""
     for name in names or measuring.THROUGHPUT:
         call, result = system.prepare(name)
         call()
@@ -53,7 +53,7 @@ def gradients(system: Any, arch: str, names: list[str]) -> None:
 
 
 def main() -> None:
-    """Runs what the command line names."""
+    """Runs the benchmarks named on the command line."""
     name, group, threads, *only = sys.argv[1:]
     if group == "gradients":
         os.environ["BENCH_MODULE"] = name

@@ -1,4 +1,4 @@
-"""What every example shares: arguments, choice of the package, the frame loop, pictures, and the numpy check.
+"""The common part of all examples: arguments, choice of the package, the frame loop, pictures, and the numpy check.
 
 An example builds an `Example` before it defines kernels, because `--module` decides which package decorates them, and
 ends with `Example.run`, which gets the example's own functions. It assumes nothing about the physics or the picture.
@@ -53,7 +53,7 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Timing:
-    """What the frame loop measured."""
+    """The measurements of the frame loop."""
 
     first_call: float
     """Seconds of the first frame, compilation included."""

@@ -69,7 +69,7 @@ def compare():
 
 
 def simulate() -> None:
-    """All steps from the start. Every step has memory of its own, which its gradient reads."""
+    """All steps from the start. Every step has separate memory, which its gradient reads."""
     force.fill(0)
     for t in range(steps):
         pull(t)

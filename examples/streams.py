@@ -94,7 +94,7 @@ def launch_all() -> None:
         consume(arrays["made"], arrays["used"], begin, qd_stream=second)
     first.wait(second)
     four(*(arrays[name] for name in "abcd"), qd_stream=first)
-    # The next frame writes what this one reads.
+    # The next frame writes data that this one reads.
     second.wait(first)
 
 

@@ -95,7 +95,7 @@ def pytest_runtest_logstart(nodeid: str) -> None:
 
 
 class _Outcome:
-    """What the three phases of the current test said so far."""
+    """The results of the current test's three phases so far."""
 
     current = ("passed", "")
 
@@ -118,7 +118,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_runtest_logfinish(nodeid: str) -> None:
-    """Writes the outcome, and ends a process that holds too much memory."""
+    """Writes the outcome, and ends a process that uses too much memory."""
     outcome, message = _Outcome.current
     _write(end=nodeid, outcome=outcome, message=message, wall=time.time(), processor=time.process_time())
     pages = int(Path("/proc/self/statm").read_text().split()[1]) if Path("/proc/self/statm").exists() else 0

@@ -35,8 +35,8 @@ CHECKS: list[Check] = []
 
 
 def check(**options: Any) -> Callable[[Run], Run]:
-    """Registers a function as a check, which runs in a program of its own with these options. It raises
-    `AssertionError` if the device is faulty, and may return a remark for the table.
+    """Registers a function as a check, which runs in a separate program with these options. It raises `AssertionError`
+    if the device is faulty, and may return a remark for the table.
     """
 
     def add(run: Run) -> Run:

@@ -63,7 +63,7 @@ def all_checks() -> list[Check]:
 
 
 def run_one(check: Check, arch: str) -> Outcome:
-    """Runs a check in a program of its own."""
+    """Runs a check in a separate program."""
     start = time.perf_counter()
     state, remark, details = "passed", "", ""
     try:
