@@ -184,11 +184,11 @@ class Example:
         report: Callable[[Timing], None] | None = None,
         against: str = "numpy",
     ) -> None:
-        """Runs the example as the command line asks.
+        """Runs the example according to the command line.
 
-        `advance(frame)` computes one frame, `picture()` draws it, `state()` returns what is compared with
-        `reference(frames)`, which is computed by what `against` names, to `tolerance`. `work` is the amount of work in
-        a frame and its unit. `report` may print more at the end of a normal run.
+        `advance(frame)` computes one frame, `picture()` draws it, and `state()` returns the arrays to compare with
+        `reference(frames)`, within `tolerance`. `against` names the method of the reference. `work` is the amount of
+        work in a frame and its unit. `report` may print more at the end of a normal run.
         """
         if self.args.measure:
             timing = self._loop(advance, lambda: None, range(self.frames))

@@ -1,6 +1,7 @@
-"""Steps of one scene on several packages, in turns: a machine that does other work as well slows all of them alike.
+"""Steps one scene on several packages in turns, so that other work on the machine slows all of them alike.
 
-Each package has a process that waits while another one steps. All make the same steps, so that contacts are as many.
+Each package has a process that waits while another one steps. All make the same steps, so the numbers of contacts
+agree.
 """
 
 from __future__ import annotations

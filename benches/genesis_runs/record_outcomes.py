@@ -41,9 +41,9 @@ def _listed(variable: str) -> set[str] | None:
 
 
 def _add_older_names() -> None:
-    """Gives an installed Genesis 1.x what the set-up of the tests of 0.4.5 names: that is the newest public checkout.
+    """Adds names to an installed Genesis 1.x that the test set-up of 0.4.5, the newest public checkout, uses.
 
-    Tests that use more of what has changed since fail alike on all packages. Without Genesis there is nothing to do.
+    Tests that use other changed names fail alike on all packages. Does nothing without Genesis.
     """
     if importlib.util.find_spec("genesis") is None:
         return

@@ -1,4 +1,4 @@
-"""`qd.compile` and `qd.precompile`: code is there before the first call, made once, and by several threads."""
+"""`qd.compile` and `qd.precompile`: code is compiled before the first call, once, and on several threads."""
 
 import functools
 import io
@@ -83,7 +83,7 @@ def test_precompile_uses_several_threads_and_waits():
 
 
 class Late:
-    """A value that a kernel asks Python for while it is compiled, and which comes when it may."""
+    """A value that a kernel reads from Python during compilation, and that blocks until it is released."""
 
     def __init__(self):
         self.asked, self.may_come = threading.Event(), threading.Event()

@@ -201,7 +201,7 @@ def test_runs(n: int) -> None:
 @pytest.mark.parametrize("value_name", ["i32", "f64"])
 @pytest.mark.parametrize("name", ["f16", "f32", "f64"])
 def test_runs_of_floats(name: str, value_name: str, n: int) -> None:
-    """Subnormals differ from zero, zeros of either sign are equal, and each NaN is a run of its own."""
+    """Subnormals differ from zero, zeros of either sign are equal, and each NaN is a separate run."""
     dtype = numpy_type(name)
     info = np.finfo(dtype)
     tiny = info.smallest_subnormal
@@ -261,7 +261,7 @@ def test_select_vectors(n: int, components: int) -> None:
     np.testing.assert_array_equal(out.to_numpy()[:kept], a[flags != 0])
 
 
-# More counts than a block holds, too. The ranges end at multiples of 1/100, so that no rounding decides.
+# Also more counts than fit into a block. The ranges end at multiples of 1/100, so that rounding does not matter.
 @pytest.mark.parametrize("bins", [1, 12, 6000])
 @pytest.mark.parametrize("name", ["i32", "f32", "u8"])
 def test_histogram(name: str, bins: int) -> None:

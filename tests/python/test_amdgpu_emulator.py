@@ -1,4 +1,4 @@
-"""Machine code of AMD's GPUs, run by an emulator of their instructions behind the stand-in for HIP's library."""
+"""Machine code of AMD GPUs, run by an instruction emulator through the stand-in for HIP's library."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ SHARED = ["tests/python/test_shared_memory.py", "tests/python/simt/test_blocks.p
 
 @pytest.fixture(params=hip_standin.CHIPS)
 def environment(request):
-    """What programs are told that run on the emulated chip."""
+    """The environment of programs that run on the emulated chip."""
     if not any(any(Path(root).glob(at)) for root, at in hip_standin.DEVICE_LIBRARIES):
         pytest.skip("AMD's library of math functions is not installed (rocm-device-libs)")
     try:

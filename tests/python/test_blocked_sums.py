@@ -1,4 +1,4 @@
-"""Sums of inner loops that run in blocks of a few iterations: on GPUs a warp adds the elements of a block at once."""
+"""Sums of inner loops that run in blocks of a few iterations: on GPUs, a warp adds the elements of a block together."""
 
 import numpy as np
 import pytest
@@ -51,7 +51,7 @@ def reached(n, most=MOST):
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_blocks_of_eight(kind, rows):
-    """The arrays end with the longest row, which is no multiple of eight, and are next to one another."""
+    """The arrays are adjacent and end with the longest row, whose length is not a multiple of eight."""
     n = lengths(kind, rows)
     length, w = filled(n, qd.i32), filled(numbers(rows))
     forwards, backwards, after = (qd.field(qd.f32, shape=MOST) for _ in range(3))
@@ -114,7 +114,7 @@ def test_a_partial_last_block(block, kind, rows):
     running = numbers(rows).astype(np.float64)[:, None] + np.cumsum(numbers(MOST).astype(np.float64))
     by_column = np.zeros(MOST)
     for k in range(MOST):
-        # What the row has when the block is through that the element is in.
+        # The row's sum after the block that contains the element.
         last = np.minimum(np.maximum(n, 1) - 1, k // block * block + block - 1)
         by_column[k] = running[np.arange(rows), last][n > k].sum()
     in_all = np.where(n > 0, running[np.arange(rows), np.maximum(n, 1) - 1], numbers(rows))

@@ -1,5 +1,4 @@
-"""Lengths of loops that come from memory are counted again when, and only when, that memory may have been written to
-since."""
+"""Trip counts that come from memory are recomputed if and only if that memory may have been written to since."""
 
 import numpy as np
 import pytest
@@ -60,7 +59,7 @@ class Carried:
         np.testing.assert_allclose(self.x.grad.to_numpy(), expected, rtol=1e-12)
 
     def launched(self, what):
-        """How many times a kernel was launched that is made of this one."""
+        """The number of launches of kernels derived from this one."""
         qd.sync()
         return qd.profiler.query_kernel_profiler_info(f"{self.kernel.__name__}_{what}").counter
 
@@ -200,7 +199,7 @@ def test_a_live_stream_may_write_later():
             for _ in range(2):
                 carried.check([k] * N)
         assert carried.counts() == 4
-        # Reading holds nobody up.
+        # Reading delays no one.
         other = qd.field(qd.i32, shape=N)
         other.copy_from(n, qd_stream=stream)
         stream.synchronize()

@@ -1,4 +1,4 @@
-"""The warning about variables that iterations of a parallel loop carry on, and the programs that get none."""
+"""The warning about loop-carried variables of parallel loops, and programs without the warning."""
 
 import warnings
 

@@ -54,13 +54,13 @@ def test_a_launch_ends_at_a_checkpoint_and_resumes_there():
     assert (status.yielded, status.checkpoint, type(status.checkpoint)) == (True, Stage.LOAD, Stage)
     assert repr(status) == "GraphStatus(yielded=True, checkpoint=<Stage.LOAD: 0>)"
     assert (a.to_numpy().tolist(), b.to_numpy().tolist(), c.to_numpy().tolist()) == ([2, 3], [2, 3], [0, 0])
-    # Nobody resets the flag but the program.
+    # Only the program resets the flag.
     assert stop.to_numpy() == 1
     stop.fill(0)
     status = step.resume(a, b, c, stop, never, from_checkpoint=status.checkpoint)
     assert (status.yielded, status.checkpoint, repr(status)) == (False, None, "GraphStatus(yielded=False)")
     assert (a.to_numpy().tolist(), b.to_numpy().tolist(), c.to_numpy().tolist()) == ([2, 3], [4, 6], [11, 11])
-    # Behind the one that was waited for, by the number of its label and by names of arguments.
+    # After the checkpoint that was waited for, by its label's number and by argument names.
     status = step.resume(a, b, c, stop=stop, never=never, from_checkpoint=7)
     assert not status.yielded
     assert (a.to_numpy().tolist(), b.to_numpy().tolist(), c.to_numpy().tolist()) == ([2, 3], [4, 6], [22, 22])

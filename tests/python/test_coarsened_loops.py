@@ -1,4 +1,4 @@
-"""Long loops whose threads run neighboring iterations, with vector accesses where a device has them."""
+"""Long loops whose threads run adjacent iterations, with vector accesses if a device has them."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,4 @@
-"""Objects of Python that kernels reach by name: methods of numpy's arrays, partial functions, objects that can be
-called."""
+"""Captured Python objects: methods of numpy arrays, partial functions, callable objects."""
 
 import contextlib
 import enum

@@ -1,5 +1,5 @@
-"""A vector or matrix field and the field of one of its components are the same memory: derivatives and the checks of
-sections see that. So are an array that is passed twice, and a gradient that is an argument."""
+"""A vector or matrix field and the field of one of its components share memory, which derivatives and the checks of
+sections take into account. The same holds for an array that is passed twice, and for a gradient that is an argument."""
 
 import numpy as np
 import pytest
@@ -272,7 +272,7 @@ def test_an_array_that_is_passed_twice_is_one_array_to_its_gradient():
 
 
 class TestGradientsAsInputs:
-    """A kernel may read `x.grad` as it does any memory; its own gradient may not need what it adds to."""
+    """A kernel may read `x.grad` like any memory, but its own gradient must not need memory that it adds to."""
 
     def test_a_step_along_the_gradient_is_differentiated(self):
         x = qd.field(qd.f64, shape=N, needs_grad=True)

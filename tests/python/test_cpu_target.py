@@ -62,7 +62,7 @@ def test_the_code_targets_the_processor():
 
 @pytest.mark.parametrize("target", ["x86-64", "x86-64-v3", ""])
 def test_cached_kernels_depend_on_the_processor(tmp_path, target):
-    """Code for one processor is not taken for another one's."""
+    """Code for one processor is not used for another."""
     for now in ("x86-64", target):
         try:
             qd.init(arch=qd.cpu, cpu_target=now, offline_cache=True, offline_cache_file_path=str(tmp_path))

@@ -1,6 +1,6 @@
-"""Updates of elements that only one iteration touches: not atomic where nothing else runs, and the same sums as others.
+"""Updates of elements that only one iteration touches: not atomic if nothing else runs, with unchanged sums.
 
-The text of the code of loops over many arrays grows with their number, and not with its square."""
+The code size of loops over many arrays grows linearly with their number, not quadratically."""
 
 import dataclasses
 
@@ -230,7 +230,7 @@ def test_the_value_is_computed_before_the_index():
 
 
 def test_updates_combined_with_scattered_sums():
-    """Copies cover only what is scattered."""
+    """Private copies cover only scattered memory."""
 
     @qd.kernel
     def count(own: F32, bins: I32, hits: F32):
@@ -255,7 +255,7 @@ def test_random_loops():
         lines = []
         for _ in range(8):
             target, place, source = rng.integers(m), places[rng.integers(len(places))], rng.integers(m)
-            # What is read is never written: sums in any order are exact.
+            # Memory that is read is never written, and sums are exact in any order.
             lines.append((int(target), place, int(source), "+-"[rng.integers(2)]))
         arrays = ", ".join(f"a{k}: F32" for k in range(m))
         reads = ", ".join(f"r{k}: F32" for k in range(m))
@@ -274,7 +274,7 @@ def test_random_loops():
 
 
 def from_source(text, **names):
-    """A kernel made of text, which must be found in a file."""
+    """A kernel from text, which must be in a file."""
     import linecache
 
     name = f"<own updates {hash(text)}>"

@@ -1,7 +1,7 @@
-"""Arrays and streams shared with other libraries on a GPU: with one that is as small as one can be
-(`other_library.py`), and with torch and CuPy where they are.
+"""Arrays and streams shared with other libraries on a GPU: with a minimal library (`other_library.py`), and with torch
+and CuPy if they are installed.
 
-The GPU is the one that `--arch` names, CUDA's where it names none. Without it tests are skipped, with the reason.
+The GPU is the one that `--arch` names; by default, CUDA's. Without it, tests are skipped, with the reason.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def begin(pytestconfig: pytest.Config) -> Any:
     on_gpu = not pytestconfig.getoption("--arch").startswith("cpu")
 
     def begin(**options: Any) -> None:
-        # Elsewhere than on the CPU this stands for the device that the tests run on.
+        # If tests do not run on the CPU, this means the device that they run on.
         qd.init(arch=qd.cpu if on_gpu else qd.cuda, enable_fallback=False, **options)
 
     return begin
@@ -278,7 +278,7 @@ def test_the_array_protocol_names_the_stream_or_waits(library):
             slow_ones(x, 20_000, qd_stream=writer)
             shown = x.__cuda_array_interface__
             assert shown["data"] == (x.buffer.ptr, False)
-            # None: whoever takes it may use it at once, on any stream. 0 is not allowed.
+            # None: the consumer may use it immediately, on any stream. 0 is not allowed.
             assert shown["stream"] in (None, 1)
             if shown["stream"] is not None:
                 library.order(shown["stream"], side.handle)
@@ -359,7 +359,7 @@ def test_launches_on_a_captured_stream_are_part_of_the_graph(library):
             add(x, 1.0, qd_stream=side)
             in_sections(own, y, qd_stream=side)
             copy(z, x, qd_stream=side)
-            # What has nothing to do with the capture goes on meanwhile, with other workers for its sections.
+            # Unrelated work continues during the capture, with other workers for its sections.
             in_sections(*others)
             assert [total(array) for array in others] == [number * N, 2 * number * N]
         assert (x.on(side.handle) == 3 * (number - 1)).all(), "nothing has run"
@@ -418,7 +418,7 @@ def test_a_captured_graph_is_a_part_of_another_librarys_graph(library):
         with library.captured(side) as graph:
             step.launch(side)
             add(x, 1.0, qd_stream=side)
-            # Launches of its own have other memory for what tasks hand on.
+            # Its own launches use other memory for values passed between tasks.
             step.launch(own)
         own.synchronize()
         rounds = 3 * number - 2
@@ -788,14 +788,14 @@ def test_cupy_on_a_stream_of_its_own(cupy):
         x = cupy.zeros(1 << 20, dtype=cupy.float32)
         for _ in range(20):
             x += 1
-            add(x, 1.0)  # comes behind `side`, which the array says it is ready on
+            add(x, 1.0)  # runs after `side`, the stream on which the array is declared ready
             side.wait_event(_recorded(cupy))
     side.synchronize()
     assert cupy.asnumpy(x).min() == 40
 
 
 def _recorded(cupy: Any) -> Any:
-    """An event after what is queued on our default stream, which is in step with CUDA's."""
+    """An event after the work queued on our default stream, which is ordered with CUDA's."""
     event = cupy.cuda.Event()
     event.record(cupy.cuda.Stream.null)
     return event

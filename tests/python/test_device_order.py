@@ -27,7 +27,7 @@ BEDS = {
 
 
 def second_device(first, options):
-    """Another device beside the first one: of its kind where there is one, unless it is to have memory of its own."""
+    """A second device: of the same kind as the first if possible, unless it must have separate memory."""
     counts = {"amdgpu": 2, "cuda": sum(d.arch == "cuda" for d in list_devices()[0])}
     names = [f"{first.kind}:{n}" for n in range(counts.get(first.kind, 0))]
     name = next((name for name in names if name != first.name), "cpu:1")
@@ -87,7 +87,7 @@ def test_a_stream_waits_for_an_event_of_another_device(two):
             with qd.stream_scope(t):
                 add_to(y, 1)
             t.synchronize()
-            # Nobody has waited for the first device's stream but the other one's.
+            # Only the other device's stream has waited for the first device's stream.
             assert witness.query()
             with second:
                 back = qd.create_event()
@@ -101,7 +101,7 @@ def test_a_stream_waits_for_an_event_of_another_device(two):
 
 
 def test_chains_of_waits_go_through_several_devices_in_any_order(two):
-    """Each link waits for one of the other device, and is asked for in an order that no single device would need."""
+    """Each link waits for one on the other device, in an order that a single device would not need."""
     random = np.random.default_rng(5)
     arrays = [made(device) for device in two]
     streams = [[qd.create_stream(device=device) for _ in range(3)] for device in two]
@@ -174,7 +174,7 @@ def test_copies_on_streams_are_ordered_by_events(two):
         for _ in range(8):
             with qd.stream_scope(s):
                 add_to(x, 1)
-            # Behind what uses the source, wherever that was launched.
+            # After all uses of the source, on any device.
             y.copy_from(x, qd_stream=t)
             with qd.stream_scope(s):
                 # The source stays as it is until it is copied.
@@ -290,7 +290,7 @@ def test_a_copy_without_a_wait_is_a_race(checked):
         u.wait(event)
         with second:
             add_to(y, 1, qd_stream=u)
-        # What writes to the source comes behind the copy where it used the source before.
+        # A stream that has used the source before writes to it after the copy.
         add_to(x, 1, qd_stream=a)
         # A stream that nothing orders does not, unless it waits for the other device.
         with qd.create_stream(device=second) as v:

@@ -64,8 +64,8 @@ def test_gpus_may_be_named_by_their_identifiers():
 
 @pytest.fixture(params=["in_place", "separate"])
 def two(request):
-    """The device of `qd.init`, and another one: on the CPU, or beside a GPU if there is no second one or memory is to
-    be separate, one that the CPU plays; else a second GPU."""
+    """The device of `qd.init`, and another one: a second GPU if there is one, otherwise (or if memory must be separate)
+    one that the CPU emulates."""
     separate = request.param == "separate"
     qd.init(arch=qd.cpu)
     first = qd.current_device()
@@ -78,7 +78,7 @@ def two(request):
 
 
 def another_of_its_kind(device):
-    """The name of a device of the same kind; None where there is none."""
+    """The name of another device of the same kind; None if there is none."""
     if device.kind == "vulkan":
         return None
     # The stand-in of HIP's library has two devices.
@@ -204,7 +204,7 @@ def test_field_trees_belong_to_one_device(two):
 
 
 def mixed(two):
-    """What refuses arrays of another device than the current one."""
+    """Expects a refusal of arrays of a device other than the current one."""
     first, second = two
     return pytest.raises(qd.OctantsRuntimeTypeError, match=f"runs on {first.name}.*is on {second.name}.*qd.device")
 
@@ -570,7 +570,7 @@ def test_gradients_run_on_the_device_of_their_launch(two):
             squares()
             square(x, loss)
     assert x.grad.to_numpy().tolist() == [8] * 4
-    # Devices take turns in a tape. What does not reach its loss has a gradient of zero.
+    # Devices alternate in a tape. Inputs that do not affect its loss have a zero gradient.
     y, other = parts(None)
     y.fill(3)
     with qd.ad.Tape(other):

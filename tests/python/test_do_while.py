@@ -1,4 +1,4 @@
-"""`qd.graph.do_while`: the body runs at least once, and its loops are tasks of their own, in every round."""
+"""`qd.graph.do_while`: the body runs at least once, and its loops are separate tasks in every iteration."""
 
 import re
 import threading
@@ -84,7 +84,7 @@ def test_iterations_run_concurrently_on_several_threads():
                 tries = 0
                 while qd.volatile_load(here[1 - i]) != left[()] and tries < 2_000_000_000:
                     tries += 1
-                for _ in range(200_000):  # What pays for a second thread.
+                for _ in range(200_000):  # Enough work to justify a second thread.
                     here[i + 2] = (here[i + 2] * 5 + 1) % 1000
                 here[i + 4] = qd.select(tries < 2_000_000_000, here[i + 4] + 1, -1_000_000)
             left[()] = left[()] - 1
@@ -419,7 +419,7 @@ def test_an_endless_loop_is_stopped_with_its_condition_named():
     with pytest.raises(AssertionError, match=r"`going` is still 3 after 7 iterations, .*`graph_max_iterations`"):
         run(a, going)
     assert a.tolist() == [7, 7, 7]
-    # One that ends in its last round is none of these.
+    # A loop that ends in its last allowed iteration is not an error.
     a, going = np.zeros(3, np.int32), np.array(5, np.int32)
     run(a, going)
     assert (a.tolist(), int(going)) == ([5, 5, 5], 0)

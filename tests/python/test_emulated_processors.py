@@ -1,5 +1,4 @@
-"""Code for another processor than this machine's computes what this machine's does: in an emulator, where there is
-one."""
+"""Code for a processor other than this machine's computes the same results, in an emulator if one is installed."""
 
 import shutil
 import subprocess
@@ -12,7 +11,7 @@ import octants as qd
 N = 1003
 BINS = 16
 
-# What the launcher does on a machine: it passes slots, and runs the iterations of each task in two parts.
+# Emulates the launcher: passes slots, and runs the iterations of each task in two parts.
 DRIVER = """
 typedef unsigned long u64;
 typedef long i64;

@@ -1,6 +1,6 @@
-"""A kernel that never ends on a device that cannot end it: Ctrl-C leaves every wait, and the process ends.
+"""An endless kernel on a device that cannot cancel it: Ctrl-C interrupts every wait, and the process ends.
 
-The device is the stand-in for HIP's library. Its streams are threads, which run a kernel for as long as it takes.
+The device is the stand-in for HIP's library. Its streams are threads, which run a kernel until it ends.
 """
 
 import os
@@ -79,7 +79,7 @@ timer.daemon = True  # The process does not wait for it.
 timer.start()
 """
 
-# Each queues work that never ends, and ends with the process; Ctrl-C comes after half a second.
+# Each case queues endless work and then ends the process. Ctrl-C is sent after half a second.
 ENDINGS = {
     "a wait": "endless(small, qd_stream=stream); qd.sync()",
     "a wait whose interrupt is caught": "endless(small, qd_stream=stream); wait_and_catch()",

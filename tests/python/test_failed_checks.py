@@ -1,5 +1,4 @@
-"""What a failed assertion or check of an index ends: its own iteration, and the tasks of the launch that would come
-later."""
+"""A failed assertion or index check ends its own iteration, and prevents later tasks of the launch."""
 
 import numpy as np
 import pytest

@@ -557,7 +557,7 @@ def test_rows_and_columns_are_distinguished(dtype):
 
 
 def test_an_augmented_assignment_reads_the_indices_of_its_target_last():
-    # What Quadrants does: calls in the order in which they are written, then plain reads of indices.
+    # As in Quadrants: calls in source order, then plain reads of indices.
     x = qd.field(qd.i32, shape=8)
     v = qd.Vector.field(2, qd.i32, shape=4)
 

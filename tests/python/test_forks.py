@@ -1,4 +1,4 @@
-"""Forks while other threads launch, compile and copy: what the child needs is there, and nothing hangs."""
+"""Forks while other threads launch, compile and copy: the child works, and nothing hangs."""
 
 import os
 import subprocess

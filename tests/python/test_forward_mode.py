@@ -58,7 +58,7 @@ def test_directional_derivative_of_the_guide():
     assert loss.dual.to_numpy().tolist() == [0, 7, 0, 0, 0]
     assert x.dual.to_numpy().tolist() == [0] * 5  # the seed is cleared
     compute()
-    assert loss.dual[1] == 7  # a launch outside leaves duals alone
+    assert loss.dual[1] == 7  # a launch outside does not change duals
 
 
 def test_loops_of_every_shape():
@@ -216,7 +216,7 @@ def test_sums_of_all_iterations():
 
 
 def test_old_values_of_sums():
-    n = 20000  # Enough for threads to meet.
+    n = 20000  # Enough iterations for threads to collide.
     x, y = (qd.field(qd.f64, n, needs_dual=True) for _ in range(2))
     total = qd.field(qd.f64, (), needs_dual=True)
 
@@ -309,7 +309,7 @@ def test_what_the_host_writes_is_constant():
     assert z.dual.to_numpy().tolist() == [6, 6]
     assert v.dual.to_numpy().tolist() == [[1, 0]]
     with qd.ad.FwdMode(y, x):
-        x[0] = 4.0  # what is derived by, wherever its value comes from
+        x[0] = 4.0  # the input of the derivative, no matter where its value comes from
         compute()
     assert y.dual.to_numpy().tolist() == [8, 8]
 

@@ -1,5 +1,4 @@
-"""What annotations of a `@qd.func` do: scalar types convert, vector and matrix types ask for a shape, others say
-nothing."""
+"""Annotations of a `@qd.func`: scalar types convert, vector and matrix types require a shape, others have no effect."""
 
 import dataclasses
 import re

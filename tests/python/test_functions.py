@@ -1,4 +1,4 @@
-"""Functions of the kernel language that are compiled once and called: arguments, results, what they share with
+"""Functions of the kernel language that are compiled once and called: arguments, results, memory shared with
 callers."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def long_body(indent: str) -> str:
 
 
 def module(folder: Path, name: str, text: str) -> dict[str, Any]:
-    """The names of a module with this text, in which LONG stands for many statements."""
+    """The names of a module with this text, in which LONG is replaced by many statements."""
     path = folder / f"{name}.py"
     text = "import octants as qd\n\n" + re.sub("^( +)LONG\n", lambda m: long_body(m[1]), text, flags=re.MULTILINE)
     path.write_text(text)

@@ -1,4 +1,4 @@
-"""The fuzzer itself: what its interpreter computes, and that it notices whatever may go wrong."""
+"""The fuzzer itself: its interpreter's results, and the detection of all kinds of failures."""
 
 import ctypes
 import re
@@ -122,7 +122,7 @@ def test_iterations_may_share_sums_and_equal_stores():
     assert (x[:2], r) == ([11, 3], 2)
 
 
-# What reads this file finds functions that spoil the kernel of the module; the interpreter does not run them.
+# The package, but not the interpreter, runs these functions, which corrupt the kernel of the module.
 SPOILED = """
 
 def spoil(kernel):
@@ -157,7 +157,7 @@ def test_failures_are_noticed(harm, kind):
     checker = Checker(3.0)
     spoiled = program("for i in range(4):\n    x[i] += 1", behind=SPOILED.format(harm))
     assert checker.kind(spoiled, {}) == kind
-    # The next program runs in a new process where need be.
+    # The next program runs in a new process if necessary.
     assert checker.kind(program("r = 1"), {"opt_level": 1}) == "ok"
     checker.end()
 

@@ -1,5 +1,5 @@
-"""Gradients of kernels declared with `graph=True`: rounds run backwards, their loops in parallel, and sections side by
-side."""
+"""Gradients of kernels declared with `graph=True`: iterations run in reverse, their loops in parallel, and sections
+concurrently."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,5 @@
-"""AMD GPUs by HIP, as far as that can be seen without one: on a stand-in for HIP's library, on ones that lack
-functions, and on the real one where no GPU is."""
+"""AMD GPUs through HIP, as far as this can be tested without one: on a stand-in for HIP's library, on libraries that
+lack functions, and on the real one without a GPU."""
 
 import os
 import shutil
@@ -44,7 +44,7 @@ def standin():
 
 @pytest.fixture
 def run(tmp_path):
-    """Runs a program with a driver library: what it printed, and what it wrote to standard error."""
+    """Runs a program with a driver library. Returns its standard output and standard error."""
 
     def run(library=None, options="", then="", compute=True, **environment):
         given = f", driver_library={str(library)!r}" if library else ""
@@ -78,7 +78,7 @@ def test_kernels_run_on_every_device_that_is_visible(standin, run):
 
 @pytest.mark.parametrize("architecture", ["gfx906", "gfx90a:sramecc+:xnack-", "gfx1030", "gfx1201"])
 def test_code_for_real_chips_is_loaded_and_launched(standin, run, architecture):
-    # The stand-in reads such code, and does not run it: what a kernel computes is left out.
+    # The stand-in parses such code but does not run it, so results are not checked.
     then = COUNT.format(library=str(standin))
     out, err = run(standin, ", enable_fallback=False", then, compute=False, HIP_STANDIN_ARCH=architecture)
     *_, launches = map(int, out.splitlines()[1].split())
@@ -144,7 +144,7 @@ def test_an_unsupported_architecture_falls_back_to_the_cpu(standin, run):
 
 @pytest.fixture
 def altered(standin, tmp_path):
-    """The stand-in for HIP's library, less some functions, or with others (in C) in their place."""
+    """The stand-in for HIP's library without some functions, or with replacements (in C)."""
     if shutil.which("cc") is None or os.uname().machine != "x86_64":
         pytest.skip("no C compiler, or not for this machine: nothing to make a library with")
     exported = subprocess.run(["nm", "-D", "--defined-only", str(standin)], capture_output=True, text=True, check=True)
@@ -155,7 +155,7 @@ def altered(standin, tmp_path):
         assert set(missing) <= set(names)
         kept = [name for name in names if name not in missing]
         text = ["#include <dlfcn.h>", *(f"void *to_{name};" for name in kept)]
-        # Each function jumps to the one of the whole library, whatever its parameters are.
+        # Each function jumps to that of the complete library, regardless of its parameters.
         for name in kept:
             jump = f"mov to_{name}@GOTPCREL(%rip), %r11; jmp *(%r11)"
             text.append(f'__asm__(".text; .globl {name}; .type {name}, @function; {name}: {jump}");')
@@ -234,9 +234,9 @@ for _ in range(3):
     assert (streams, events, modules, pools, plain, pooled, pinned) == (0, 0, 0, 0, 0, 0, 0)
 
 
-# The long kernel runs for far longer than a thread of a busy machine waits for its turn, and all code is compiled
-# before it starts: a wait left out reads memory in which its result cannot be yet. Its roots come to one within thirty
-# steps, and no compiler makes one step of several.
+# The long kernel runs far longer than scheduling delays on a busy machine, and all code is compiled before it starts:
+# if a wait is missing, the memory cannot contain its result yet. Its roots converge to one within thirty steps, and no
+# compiler combines several steps.
 TWO_STREAMS = """
 import threading
 
@@ -286,7 +286,7 @@ FORGOTTEN = {
     ),
     "hipStreamWaitEvent": ("int hipStreamWaitEvent(void *s, void *e, unsigned f) { return 0; }", "wrong"),
     "hipEventRecord": ("int hipEventRecord(void *e, void *s) { return 0; }", "wrong"),
-    # A host that may be interrupted asks until the stream is done, and calls this for the copy after it only.
+    # An interruptible host polls until the stream is done, and calls this only for the copy after it.
     "hipStreamSynchronize hipStreamQuery": (
         "int hipStreamSynchronize(void *s) { return 0; }\nint hipStreamQuery(void *s) { return 0; }",
         "wrong",
@@ -324,7 +324,7 @@ assert x.__cuda_array_interface__["stream"] is None
 
 
 def test_no_error_code_is_left_for_other_libraries(standin, run):
-    # PyTorch asks HIP for a thread's last code after its own calls.
+    # PyTorch queries HIP's last error of the thread after its own calls.
     then = f"""
 import ctypes
 
@@ -371,6 +371,6 @@ for _ in range(2):
     first, second = out.splitlines()[1:3]
     assert says(first, "hipErrorLaunchFailure", "code 719", "`double`", "restart"), first
     assert says(second, "lost to this process", "code 719"), second
-    # In debug mode the line of the kernel is told too.
+    # In debug mode, the error also names the line of the kernel.
     out, _ = run(standin, ", enable_fallback=False, debug=True", then)
     assert says(out.splitlines()[1], "code 719", "`double` (defined at ", "program.py:9)"), out

@@ -1,4 +1,4 @@
-"""What inner loops of parallel loops add to one element of memory, over and over."""
+"""Sums that inner loops of parallel loops repeatedly add to one element of memory."""
 
 import numpy as np
 

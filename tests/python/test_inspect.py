@@ -1,4 +1,4 @@
-"""Code of kernels for machines that need not be there: `qd.inspect` and `python -m octants.inspect`."""
+"""Code of kernels for machines that need not be present: `qd.inspect` and `python -m octants.inspect`."""
 
 import os
 import subprocess
@@ -264,7 +264,7 @@ def test_write_ranges_cover_all_changed_elements():
         assert "write a[1:n - 1, 1:a.shape[1]]" in access, access
         assert "read at[:]" in access, access
         shifted(a, n, at)
-        # The text is what Python takes for a range.
+        # The text has Python's slice notation.
         inside = np.zeros(a.shape, bool)
         for line in access.splitlines():
             if line.strip().startswith(("write a", "atomic add a")):

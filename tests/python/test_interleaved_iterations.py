@@ -1,7 +1,5 @@
-"""Iterations of a parallel loop that run the same inner loop: on CPUs several run at once, and each step of that loop
-is done for all of them. None must be able to tell, however many remain when they are counted off in groups of 4
-to
-32."""
+"""Unroll-and-jam: on CPUs, several iterations of a parallel loop run the same inner loop interleaved. Results must not
+depend on this, for any remainder of groups of 4 to 32."""
 
 import numpy as np
 import pytest
@@ -70,7 +68,7 @@ def test_all_pairs(ty):
 
 @pytest.mark.parametrize("ty", [qd.i32, qd.f32], ids=str)
 def test_a_product_of_matrices(ty):
-    """What iterations read is adjacent. Rows are shorter than groups, and longer; groups end where rows do."""
+    """Iterations read adjacent elements. Rows are shorter and longer than groups; groups end at the ends of rows."""
     Numbers = qd.types.ndarray(dtype=ty, ndim=2)
 
     @qd.kernel
@@ -280,7 +278,8 @@ def test_values_computed_before_the_parallel_loop_are_shared():
 
 
 def test_several_loops_in_a_row():
-    """Some run together, one is shorter for some; what is between them uses what the one before has found."""
+    """Some are interleaved, and one is shorter for some iterations. The code between them uses results of the previous
+    loop."""
 
     @qd.kernel
     def run(x: I1, out: I2):
@@ -443,7 +442,7 @@ def test_iterations_that_end_early():
 
 
 def test_elements_of_an_iteration_change_during_the_loop():
-    """An iteration reads what it has written before, and no one else does."""
+    """Each iteration reads elements that it has written itself, and that no other iteration reads."""
 
     @qd.kernel
     def step(w: I1, x: I1, across: I2):
@@ -467,7 +466,7 @@ def test_elements_of_an_iteration_change_during_the_loop():
 
 
 def test_structs_and_small_numbers():
-    """Members of structs side by side with sums of bytes, which wrap around."""
+    """Members of structs, and sums of bytes, which wrap around."""
     n = 45
     bodies = qd.Struct.field({"mass": qd.i32, "at": qd.types.vector(2, qd.i64)}, shape=n)
     counts = qd.field(qd.u8, shape=M)
@@ -526,8 +525,8 @@ def test_extremes_and_sums_of_all():
         assert np.array_equal(least.to_numpy(), (products + i).min(0))
 
 
-# Iterations that use each other's elements are in order where LLVM makes no vectors of the parallel loop: that has
-# inner loops whose length is not known.
+# Dependent iterations run in order because LLVM does not vectorize the parallel loop, whose inner loops have unknown
+# lengths.
 
 
 @pytest.mark.on_cpu
@@ -667,7 +666,7 @@ def test_one_array_with_two_names_is_written_and_read_in_order():
 
 
 def test_an_index_that_is_computed_in_many_steps():
-    """Each step uses the one before several times: what looks for a way back to the index must not take every path."""
+    """Each step uses the previous one several times: an analysis that traces the index must not follow every path."""
 
     @qd.func
     def step(a):

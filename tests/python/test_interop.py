@@ -1,7 +1,7 @@
-"""Arrays given to and taken from other libraries: DLPack, the array protocol of a device, torch's shape of a tensor.
+"""Export and import of arrays of other libraries: DLPack, the array protocol of a device, torch's tensor interface.
 
-A device with memory of its own is emulated by the CPU; its array protocol is called `__octants_array_interface__`. On a
-GPU, or a stand-in for one, the other library is `other_library.py`'s.
+The CPU emulates a device with separate memory; its array protocol is `__octants_array_interface__`. On a GPU, or a
+stand-in for one, the other library is `other_library.py`'s.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def host():
 
 
 class OnlyDlpack:
-    """An array that offers DLPack and nothing else."""
+    """An array that supports only DLPack."""
 
     def __init__(self, array, older=False):
         self.array = array
@@ -321,7 +321,7 @@ def test_launches_follow_torchs_current_stream(torch_like):
         done.record()
         assert not theirs.query()
         assert other.query()
-        # What is named comes first.
+        # The named stream takes precedence.
         add(y, 1.0, qd_stream=other)
         other.synchronize()
         with qd.stream_scope(other):
@@ -360,7 +360,7 @@ def test_tapes_follow_torchs_current_stream(torch_like):
     with qd.profiler.timeline({"theirs": theirs}) as timeline, qd.ad.Tape(loss):
         power()
     launched = [task for task in timeline.tasks if task.name.startswith("power")]
-    # The kernel, how many times its loops ran, again before the gradient, what that keeps, and the gradient.
+    # The kernel, its trip counts, the trip counts before the gradient, the size of its store, and the gradient.
     assert len({task.launch for task in launched}) >= 4
     assert {task.lane for task in launched} == {"theirs"}
     assert x.grad.to_numpy().tolist() == [6.0] * 4
@@ -419,7 +419,7 @@ def test_arrays_of_numpy_and_of_its_subclasses_are_the_same_to_a_kernel():
             y[i, j] += 2.0 * x[i, j]
 
     qd.init(arch=qd.cpu)
-    # Plain arrays are taken on a shorter way, which must come to the same code.
+    # Plain arrays take a fast path, which must select the same code.
     made = [np.ones((3, 5), np.float32), np.ones((3, 5), np.float32).view(Special)]
     for x in made:
         for y in made:

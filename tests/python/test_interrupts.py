@@ -1,4 +1,5 @@
-"""Ctrl-C ends a long launch between chunks and tasks, long loops of a chunk, and every wait. The program goes on."""
+"""Ctrl-C ends a long launch between chunks and tasks, long loops within a chunk, and every wait. The program
+continues."""
 
 import os
 import subprocess
@@ -193,7 +194,7 @@ def test_interruptible_loops_are_vectorized():
 
 ENDING = PROGRAM.split("threading.Timer")[0]
 
-# Each queues work that never ends, and ends with the process; Ctrl-C comes after half a second.
+# Each case queues endless work and then ends the process. Ctrl-C is sent after half a second.
 ENDINGS = {
     "a wait": "in_order(small, LONG, qd_stream=stream); qd.sync()",
     "a wait whose interrupt is caught": """

@@ -1,4 +1,4 @@
-"""Kernel coverage: which lines of kernels ran, as coverage.py's data. Each program runs in a process of its own."""
+"""Kernel coverage: executed lines of kernels as coverage.py data. Each program runs in a separate process."""
 
 import os
 import subprocess

@@ -1,5 +1,4 @@
-"""Mistakes that are refused, with the exception that programs written for Quadrants catch and the words they look
-for."""
+"""Mistakes are refused with the exceptions and message texts that programs written for Quadrants rely on."""
 
 import dataclasses
 import warnings
@@ -458,7 +457,7 @@ def test_a_program_with_a_field_that_was_never_placed():
     for use in (qd.sync, lambda: x[0], lambda: x.fill(1), lambda: n[0], n.to_numpy):
         with pytest.raises(qd.OctantsRuntimeError, match="not placed"):
             use()
-    # What was in use before goes on.
+    # Kernels in use before still work.
     assert before[0] == 1
     qd.root.dense(qd.i, 4).place(waiting)
     qd.sync()

@@ -1,4 +1,4 @@
-"""The place of every element: trees laid out by hand-written recursion against what the package computes."""
+"""The address of every element: compares a handwritten recursive layout of trees with the package's."""
 
 import itertools
 import random

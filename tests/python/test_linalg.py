@@ -98,7 +98,7 @@ def test_svd(fp, n):
 
 @pytest.mark.parametrize("n", [2, 3])
 def test_factors_of_matrices_of_rank_one_are_orthogonal(n, fp):
-    """What the rotations leave of the second column is rounding errors, which may point along the first one."""
+    """The rotations leave only rounding errors in the second column, which may be parallel to the first one."""
     rng = np.random.default_rng(1)
     factors = np.concatenate([rng.integers(-4, 5, (1000, 2, n)), rng.standard_normal((1000, 2, n)), np.ones((1, 2, n))])
     matrices = (factors[:, 0, :, None] * factors[:, 1, None, :]).astype(numpy_type(fp))
@@ -314,7 +314,7 @@ def test_normal_random_numbers(fp):
     x = doubles(out)
     assert abs(x.mean()) < 0.02
     assert abs(x.std() - 1) < 0.02
-    # The share within one standard deviation.
+    # The fraction within one standard deviation.
     assert abs((np.abs(x) < 1).mean() - math.erf(1 / math.sqrt(2))) < 0.01
 
 

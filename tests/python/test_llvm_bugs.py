@@ -1,4 +1,4 @@
-"""What LLVM's faults would make of kernels: code that reads masks nobody wrote, and code that is none."""
+"""Workarounds for bugs of LLVM and NVIDIA's assembler: unwritten masks, crashes, and miscompiled instructions."""
 
 import itertools
 import os
@@ -180,8 +180,7 @@ assert (x == 0).all()
 
 
 def test_chains_of_values_that_no_iteration_changes_compile(tmp_path):
-    # The loop vectorizer asked of each value whether it is the same in all lanes, which took twice as long with each
-    # link.
+    # The loop vectorizer tests whether each value is uniform, whose time doubled with each link of the chain.
     script = tmp_path / "chain.py"
     script.write_text(CHAIN)
     env = os.environ | {"PYTHONPATH": str(Path(qd.__file__).parents[1])}

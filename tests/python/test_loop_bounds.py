@@ -1,4 +1,5 @@
-"""Bounds of parallel loops that are not of the loop's own type: the launcher reads them as the kernel does."""
+"""Bounds of parallel loops whose type differs from the loop's index type: the launcher evaluates them like the
+kernel."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""`kernel.grad(...)` called by hand: loops whose length has changed are reported, and nothing that may be right is."""
+"""Manual `kernel.grad(...)`: loops whose length has changed are reported, without false positives."""
 
 import numpy as np
 import pytest

@@ -255,7 +255,8 @@ def test_sines_and_cosines_are_accurate_under_fast_math():
         for i in x:
             sine[i], cosine[i], tangent[i] = qd.sin(x[i]), qd.cos(x[i]), qd.tan(x[i])
 
-    # Evenly, small, and near the functions' zeros, where single precision tells more numbers apart.
+    # Evenly spaced arguments, small ones, and arguments near the functions' zeros, where single precision has more
+    # numbers.
     near = np.arange(-60, 61)[:, None] * (np.pi / 2) + np.linspace(-1e-3, 1e-3, 501)
     small = np.geomspace(1e-30, 1.5, 1 << 16)
     evenly = np.linspace(-100, 100, n - near.size - small.size)
@@ -266,7 +267,7 @@ def test_sines_and_cosines_are_accurate_under_fast_math():
     ulp = 2.0**-23
     sines, cosines = sine.to_numpy(), cosine.to_numpy()
     if qd.cfg.arch == qd.cuda:
-        # The hardware's functions, but for the sines of small arguments.
+        # The hardware's functions, except for sines of small arguments.
         allowed = 2.0**-21 + 2.0**-22 * np.abs(exact)
         assert (np.abs(sines - np.sin(exact)) <= allowed).all()
         assert (np.abs(cosines - np.cos(exact)) <= allowed).all()

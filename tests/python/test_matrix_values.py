@@ -252,7 +252,7 @@ def test_components_written_as_calls():
 
 
 def test_the_components_of_a_matrix_are_converted_once():
-    """A row has no type of its own: -3 beside a u32 would become 4294967293 in it."""
+    """A row has no element type: otherwise, -3 next to a u32 would become 4294967293."""
 
     @qd.kernel
     def last(a: qd.u32, b: qd.i64) -> qd.i64:

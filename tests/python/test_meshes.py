@@ -82,7 +82,7 @@ def test_every_relation_that_follows_from_tetrahedra(reorder: bool) -> None:
     mesh = qd.Mesh.create(meta)
     for kind in KINDS:
         getattr(mesh, kind).place({"count": qd.i32, "total": qd.i32}, reorder=reorder)
-    # Edges and faces have numbers of the package's choice: their vertices tell which ones they are.
+    # The package chooses the numbers of edges and faces, so they are identified by their vertices.
     elements = Elements(len(VERTICES), CELLS)
     for order in (1, 2):
         rows = corners(getattr(mesh, KINDS[order]), order + 1)
@@ -311,7 +311,7 @@ def test_elements_are_passed_returned_and_assigned() -> None:
 
     @qd.func
     def larger(a, b):
-        # Two returns make it a function of its own.
+        # Two returns prevent inlining.
         if a.x > b.x:
             return a.id
         return b.id

@@ -1,4 +1,4 @@
-"""Contexts with `allow_nesting=True`: data-dependent loops and contexts in sections, and contexts beside
+"""Contexts with `allow_nesting=True`: data-dependent loops and contexts in sections, and contexts together with
 checkpoints."""
 
 import warnings
@@ -62,7 +62,7 @@ def test_sections_and_loops_nest():
 
 
 def test_sections_with_loops_run_concurrently(program):
-    """The first section's loop ends once the second one's has run, which it would never if it had to end before."""
+    """The first section's loop ends only after the second section has run, so sequential sections would never end."""
     if program == "in order":
         pytest.skip("sections run one after the other")
 

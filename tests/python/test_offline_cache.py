@@ -1,6 +1,6 @@
-"""Compiled kernels kept on disk: found by later processes, never stale, never in the way.
+"""The disk cache of compiled kernels: hits in later processes, no stale entries, no failures.
 
-Each process of a test runs a small program; `octants.cache.counts()` tells what it found and stored.
+Each process of a test runs a small program; `octants.cache.counts()` returns its hits and stores.
 """
 
 import json
@@ -69,7 +69,7 @@ EXPECTED = sum(i * 3 + 10 + 100 + 4 for i in range(4))
 
 @pytest.fixture
 def start(tmp_path, request):
-    """Starts a program with a folder of its own for compiled kernels, on the machine that the tests are for."""
+    """Starts a program with a separate cache folder, on the device under test."""
     arch = request.config.getoption("--arch")
     there = f"arch=qd.{arch}"
     if arch == "cpu-separate":
@@ -101,7 +101,7 @@ def start(tmp_path, request):
 
 @pytest.fixture
 def run(start):
-    """Runs a program to its end: its result, the counts, and what it wrote to standard error."""
+    """Runs a program to its end. Returns its result, the counts, and its standard error."""
 
     def run(text, **environment):
         process = start(text, **environment)

@@ -1,4 +1,4 @@
-"""How the package's modules depend on one another, and the extension module on none of them."""
+"""Dependences between the package's modules; the extension module depends on none of them."""
 
 import ast
 import re
@@ -79,7 +79,7 @@ def imports_of(module):
 
 
 def enclosing_packages(module, importer):
-    """The packages around a module that Python imports before it, where the importer is not within them itself."""
+    """The enclosing packages that Python imports before a module, if the importer is not within them."""
     parts = module.split(".")
     packages = (".".join(parts[:end]) for end in range(2, len(parts)))
     return {package for package in packages if not f"{importer}.".startswith(f"{package}.")}
@@ -99,7 +99,7 @@ def all_imports():
 
 
 def cycle_in(edges):
-    """The nodes of a cycle, the first one again at the end; None where there is none."""
+    """The nodes of a cycle, with the first one repeated at the end; None if there is no cycle."""
     done, path = set(), []
 
     def search(node):
@@ -164,7 +164,7 @@ def test_optional_parts_are_imported_when_they_are_used():
 
 
 def test_importing_the_package_loads_few_other_modules():
-    # Each takes a twentieth of the time of the import, and serves what few programs do.
+    # Each takes a twentieth of the import time, and few programs need it.
     slow = {"argparse", "ast", "ctypes", "html", "json", "pathlib", "tempfile"}
     code = "import sys, numpy; before = set(sys.modules); import octants; print(*sorted(set(sys.modules) - before))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()

@@ -1,4 +1,4 @@
-"""`arch=qd.python`: kernels run as Python, with the results that compiled ones have."""
+"""`arch=qd.python`: kernels run as Python, with the same results as compiled ones."""
 
 import sys
 

@@ -1,5 +1,4 @@
-"""What `print` and f-strings make of values: conversions that fit their type, constants as Python writes them,
-sequences."""
+"""`print` and f-strings: conversions that match the type, constants formatted as in Python, sequences."""
 
 import pytest
 

@@ -313,7 +313,7 @@ def test_reports_are_saved_as_text_and_as_a_drawing(tmp_path):
     assert names[0] == "all kernels"
     assert {"short (2 times)", "other (once)"} <= set(names)
     assert widths["short (2 times)"] + widths["other (once)"] == pytest.approx(widths["all kernels"], abs=1)
-    # What a block is a part of is below it.
+    # Enclosing blocks are drawn below a block.
     level = {name: float(r.get("y")) for name, r in blocks}
     assert level["all kernels"] > level["other (once)"] > level["codegen"] > level["optimize"]
     with pytest.raises(ValueError, match="saved as .svg"):

@@ -1,6 +1,6 @@
 """The result type of every operator on every pair of scalar types.
 
-A result's type is read off from what a variable of that type keeps of three stored numbers.
+The result type is inferred from the values of three numbers after a store to a variable of that type.
 """
 
 import kernel_operators as operators

@@ -1,4 +1,4 @@
-"""Names of the package that no other test uses: they do what they say, from kernels and from Python."""
+"""Public names that no other test uses, from kernels and from Python."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""Kernels do not change objects of Python: lists, dicts and sets that they read at compile time."""
+"""Kernels do not change Python objects: lists, dicts and sets that they read at compile time."""
 
 import enum
 

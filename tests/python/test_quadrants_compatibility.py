@@ -1,4 +1,5 @@
-"""What a program written for Quadrants meets first: options at run time, its variables, code dumps, child processes."""
+"""Start-up of programs written for Quadrants: options at run time, environment variables, code dumps, child
+processes."""
 
 import os
 import subprocess

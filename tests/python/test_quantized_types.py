@@ -28,7 +28,7 @@ def round_away(x: Any) -> Any:
 
 
 def as_float(values: Any, exponent_bits: int, digits: int, signed: bool) -> Any:
-    """What is read back of f32 values from a float with so many digits after its leading one."""
+    """The f32 values after a round trip through a float with this many digits after the leading one."""
     bias = 2 ** (exponent_bits - 1) - 1
     found = []
     for value in values:
@@ -316,7 +316,7 @@ def test_stores_to_one_word_are_merged() -> None:
     store()
     text = qd.inspect(store, emit="ir")
     assert "atomic_cas" not in text
-    # Both fill the word: what was there is not read.
+    # Together they fill the word, so its old value is not read.
     assert text.count(" store %") == 1
     np.testing.assert_array_equal(x.to_numpy(), np.arange(8))
     np.testing.assert_array_equal(y.to_numpy(), np.arange(8) + 1)

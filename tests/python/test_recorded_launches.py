@@ -1,5 +1,5 @@
-"""What changes between a launch on a tape and its gradient: numbers are those of the launch, and the rest is an
-error."""
+"""Changes between a launch on a tape and its gradient: the gradient uses the launch's numbers, and other changes are
+errors."""
 
 import contextlib
 import dataclasses

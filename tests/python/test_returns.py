@@ -1,4 +1,4 @@
-"""`return` on each path of a function, or on none; and `return` from serial loops."""
+"""`return` on each path of a function, or on none, and `return` from serial loops."""
 
 import pytest
 

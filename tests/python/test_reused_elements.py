@@ -1,4 +1,4 @@
-"""Iterations that come back to elements they have written, neighbors of which they use in between."""
+"""Iterations that return to elements that they have written, and use adjacent elements in between."""
 
 import numpy as np
 

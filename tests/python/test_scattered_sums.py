@@ -1,5 +1,5 @@
-"""Sums that many iterations scatter over few elements: on GPUs blocks have copies of them, and warps add as one where
-their threads are at the same element."""
+"""Sums that many iterations scatter over few elements: on GPUs, blocks have private copies, and warps combine updates
+of the same element."""
 
 import numpy as np
 import pytest
@@ -200,8 +200,8 @@ def test_a_view_of_the_summed_array_is_read():
 
 
 def test_chunks_of_different_lengths_lose_no_sums():
-    """The last chunk of a loop has fewer iterations than the others: too few to pay for a copy of what it adds to,
-    where for the others they are just enough."""
+    """The last chunk of a loop has fewer iterations than the others: too few to justify a private copy, while the
+    others have just enough."""
     threads, adds = 16, 16
     qd.init(arch=qd.cpu, cpu_max_num_threads=threads)
 

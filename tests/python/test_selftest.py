@@ -1,4 +1,4 @@
-"""The self-test passes here, and says so when something is wrong."""
+"""The self-test passes here, and reports failures."""
 
 import os
 import subprocess

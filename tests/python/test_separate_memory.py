@@ -1,6 +1,7 @@
-"""A device whose memory the host cannot address: the CPU playing one (`cpu_separate_memory=True`), at once and late.
+"""A device whose memory the host cannot address, emulated by the CPU (`cpu_separate_memory=True`), with immediate and
+delayed work.
 
-All that the package does with memory has to copy then; what forgets to is an error, not a wrong result.
+All host access to memory must copy; a missing copy is an error, not a wrong result.
 """
 
 from __future__ import annotations
@@ -216,14 +217,14 @@ def test_numpy_arrays_of_all_kinds_are_copied_in_and_out():
     line = np.arange(10, dtype=np.float32)
     add(line[::-2], 10.0)
     assert line.tolist() == [0, 11, 2, 13, 4, 15, 6, 17, 8, 19]
-    # What overlaps on the host overlaps on the device.
+    # Overlaps on the host are preserved on the device.
     line[:] = 0
     shift(line[1:], line[:-1])
     assert line.tolist() == list(range(10))
     big = np.zeros(3_000_000, np.float32)
     add(big[1:-1], 1.0)
     assert big.sum() == len(big) - 2
-    # What is between the elements of a slice stays as it is.
+    # Memory between the elements of a slice is unchanged.
     columns = np.zeros((100, 2), np.float32)
     columns[:, 1] = 7
     add(columns[:, 0], 1.0)
@@ -297,7 +298,7 @@ def test_fills_and_copies_are_ordered_on_their_stream():
     qd.init(arch=qd.cpu, cpu_separate_memory=True)
     x, apart = qd.field(qd.f32, shape=(100,)), qd.field(qd.f32)
     qd.root.dense(qd.i, 100).place(apart, qd.field(qd.f32))
-    apart.fill(5.0)  # compiles what fills and copies
+    apart.fill(5.0)  # compiles the kernels that fill and copy
     x.copy_from(apart)
     qd.sync()
     with qd.create_stream() as stream, qd.create_event() as done:
@@ -318,12 +319,12 @@ def test_fills_and_copies_without_a_stream_are_ordered_like_host_work():
     for value in range(1, 4):
         x.fill(value)
         y.copy_from(x)
-        # A stream that is made now comes after them.
+        # A stream that is created now is ordered after them.
         with qd.create_stream() as stream, qd.create_stream() as other:
             add_to_field(y, x, qd_stream=stream)
-            # They come after all work that uses the memory, whichever stream it is on,
+            # They run after all work that uses the memory, on any stream,
             x.fill(10 * value)
-            # and what is launched now comes after them, on whichever stream.
+            # and before launches from now on, on any stream.
             add_to_field(x, x, qd_stream=other)
             assert x.to_numpy().tolist() == [20 * value] * 1000
             assert y.to_numpy().tolist() == [2 * value] * 1000

@@ -1,4 +1,4 @@
-"""One array reached in several ways in one call: code may not take them for different memory."""
+"""One array reached in several ways in one call: code must not assume that these are different memory."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import octants as qd
 
 Ints = qd.types.ndarray(dtype=qd.i32, ndim=1)
 n = 100
-# Each element is one more than the one before: wrong where stores are taken not to reach the loads.
+# Each element is one more than the previous one. This fails if stores are assumed not to alias the loads.
 CHAIN = np.arange(n)
 
 

@@ -1,4 +1,4 @@
-"""Sparse levels: what activates cells, what loops over them visit, lists, and what is cleared."""
+"""Sparse levels: activation of cells, loops over active cells, lists, and clearing."""
 
 import random
 
@@ -520,7 +520,7 @@ def test_misuse_names_the_line():
         no_sparse_level()
     with pytest.raises(qd.OctantsTypeError, match=r"length\(blocks(.|\n)*takes a dynamic level"):
         length_of_no_list()
-    # What raised at compile time is caught under its own class, too.
+    # Exceptions at compile time can also be caught by their own class.
     with pytest.raises(qd.OctantsRuntimeError, match="Indexed with 1"):
         one_index()
     with refused(r"for i, j in x(.|\n)*must be at the top level of a kernel"):

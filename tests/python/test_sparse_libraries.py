@@ -1,7 +1,6 @@
-"""Sparse matrices by libraries of a device's vendor: products and direct solvers, against numpy.
+"""Sparse matrices by the vendor's libraries: products and direct solvers, against numpy.
 
-Products run on the stand-in for hipSPARSE too (`--arch amdgpu-standin`); direct solvers want an NVIDIA GPU with
-cuDSS.
+Products run on the stand-in for hipSPARSE too (`--arch amdgpu-standin`); direct solvers need an NVIDIA GPU with cuDSS.
 """
 
 import hip_standin

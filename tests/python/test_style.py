@@ -1,4 +1,4 @@
-"""House rules that no linter knows; the rules about crates are in `crates/octants-engine/tests/architecture.rs`."""
+"""Style rules that no linter checks; the rules about crates are in `crates/octants-engine/tests/architecture.rs`."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Tapes with gradients written by hand: what is recorded, what is replayed, what is refused."""
+"""Tapes with custom gradients: recording, replay, and refusals."""
 
 import contextlib
 
@@ -17,7 +17,7 @@ def program():
 
 @pytest.fixture
 def scaling():
-    """A field, its total times a factor, and the pair of functions that compute them with a gradient by hand."""
+    """A field, its total times a factor, and the pair of functions that compute them with a custom gradient."""
     x = qd.field(qd.f32)
     total = qd.field(qd.f32)
     qd.root.dense(qd.i, 8).place(x)
@@ -246,8 +246,8 @@ def test_host_writes_stop_gradients(scaling):
         array[2] = [1, 2]
         use()
         y.fill(0)
-    # Last first: y's gradient is cleared, the use sets all to one, x[1] was overwritten, x gets what its copy had. With
-    # x[3] = 5 the tape begins. What elements were set to has the gradient that they had then.
+    # In reverse order: y's gradient is cleared, its use sets all to one, x[1] was overwritten, x gets the gradient of
+    # its copy. The tape starts with x[3] = 5. A value assigned to an element gets the element's gradient at that point.
     assert x.grad.to_numpy().tolist() == [2] * 8
     assert y.grad.to_numpy().tolist() == [0] * 8
     assert array.grad.to_numpy().tolist() == [[1, 1], [1, 1], [1, 1]]

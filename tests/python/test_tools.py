@@ -1,4 +1,4 @@
-"""Files that the tools write, read back by hand; the mutations of streams."""
+"""Files that the tools write, parsed independently; the mutations of streams."""
 
 import runpy
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`qd.types.vector(n, dtype, unpacked=True)`: components that are members of their own."""
+"""`qd.types.vector(n, dtype, unpacked=True)`: components as separate members."""
 
 import dataclasses
 

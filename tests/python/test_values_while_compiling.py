@@ -1,4 +1,4 @@
-"""Values that are known while compiling behave as in Python."""
+"""Compile-time values behave as in Python."""
 
 import itertools
 import operator

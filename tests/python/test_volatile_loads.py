@@ -1,4 +1,4 @@
-"""`qd.volatile_load`: read each time, in its place, whatever the optimizer knows."""
+"""`qd.volatile_load`: each load happens, in program order, regardless of optimization."""
 
 import re
 
@@ -40,7 +40,7 @@ def test_a_polling_loop_loads_again(target, instruction):
     arrays = qd.ndarray(qd.i32, 4), qd.ndarray(qd.i32, 4)
     code = qd.inspect(wait, *arrays, target=target, emit=("ir", "llvm", "asm"))
     assert "volatile_load" in code["ir"]
-    # Each is in a block that the loop comes back to.
+    # Each is in a block that the loop repeats.
     blocks = dict(re.findall(r"^([\w.]+):(.*?)(?=^[\w.]+:|^})", code["llvm"], re.DOTALL | re.MULTILINE))
     follow = {name: set(re.findall(r"label %([\w.]+)", text)) for name, text in blocks.items()}
     loads = [name for name, text in blocks.items() if "load volatile i32" in text]

@@ -1,4 +1,4 @@
-"""Devices of Vulkan: what is told when one is opened."""
+"""Vulkan devices: opening them, endless loops, queued work, and validation layers."""
 
 import os
 import subprocess
@@ -129,7 +129,7 @@ def test_queued_work_runs_while_the_host_is_busy(on_vulkan):
         return time.perf_counter() - waits, time.perf_counter() - start
 
     whole = min(run(0)[1] for _ in range(2))
-    # Several times as long as it takes, since the machine may be busy.
+    # Several times the expected duration, because the machine may be busy.
     assert min(run(4 * whole)[0] for _ in range(3)) < whole / 2
 
 

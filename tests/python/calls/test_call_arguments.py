@@ -1,4 +1,4 @@
-"""How arguments are taken: by place and name, scalars, arrays; and what comes back."""
+"""Arguments: positional and keyword, scalars, arrays; and results."""
 
 from __future__ import annotations
 
@@ -278,7 +278,7 @@ def test_memoryviews_are_arrays():
 
 
 class _Torchlike:
-    """What the binding asks of a torch tensor, over a numpy array."""
+    """The attributes of a torch tensor that the binding uses, over a numpy array."""
 
     def __init__(self, array: np.ndarray, device: str = "cpu") -> None:
         self.array = array

@@ -1,4 +1,4 @@
-"""Values that code is made for: templates, attributes of objects. A change is seen at the next launch."""
+"""Compile-time values: templates, attributes of objects. A change takes effect at the next launch."""
 
 from __future__ import annotations
 

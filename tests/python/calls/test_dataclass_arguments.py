@@ -1,4 +1,4 @@
-"""Dataclasses of arrays and numbers as arguments; one that comes again is known again, unless it has changed."""
+"""Dataclasses of arrays and numbers as arguments. A reused dataclass is recognized, unless it has changed."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Other(OpenInner):
 
 
 def changes():
-    """What can be done to an object between two calls: each gets the object and gives what undoes it."""
+    """Changes of an object between two calls: each takes the object and returns a function that undoes the change."""
 
     def assign(name, value):
         def change(s):
@@ -222,7 +222,7 @@ def test_members_of_a_dataclass_live_until_the_launch_ends():
         n: qd.i32
 
     class Vector:
-        """Someone is told when it is read."""
+        """Notifies an observer when it is read."""
 
         def __iter__(self):
             self.read()

@@ -1,5 +1,5 @@
-"""Kernels and functions as Python objects: names, declarations, sources, copies, the collector; the program they
-belong to."""
+"""Kernels and functions as Python objects: names, declarations, sources, copies, garbage collection, and their
+program."""
 
 from __future__ import annotations
 
@@ -251,7 +251,8 @@ def test_classes_with_kernels_can_be_collected() -> None:
 
 
 def test_arguments_of_kernels_can_be_collected() -> None:
-    """In cycles, too: what a kernel holds of its signature and its calls is shown to the collector."""
+    """Also in reference cycles: a kernel exposes the objects of its signature and its calls to the garbage
+    collector."""
 
     def of_a_dataclass():
         @dataclasses.dataclass

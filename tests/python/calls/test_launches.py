@@ -1,4 +1,4 @@
-"""Launches repeatedly: kernels of several tasks, from several threads, on streams."""
+"""Repeated launches: kernels of several tasks, from several threads, on streams."""
 
 from __future__ import annotations
 

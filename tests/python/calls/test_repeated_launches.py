@@ -1,4 +1,4 @@
-"""Launches that come again with the same dataclasses: what may differ from one to the next is seen all the same."""
+"""Repeated launches with the same dataclasses: all possible changes between launches take effect."""
 
 from __future__ import annotations
 

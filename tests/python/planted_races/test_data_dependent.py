@@ -1,4 +1,4 @@
-"""`check_races="full"` finds the races that depend on data, with the right lines, and none in programs without one."""
+"""`check_races="full"` finds data-dependent races, with the correct lines, and reports none for race-free programs."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""Each planted race is found in its mode, with the right lines, and nothing is found in its twin."""
+"""Each planted race is found in its mode, with the correct lines, and nothing is found in its race-free twin."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""`python -m octants.racecheck`: a program goes on after its races, each of which is reported once."""
+"""`python -m octants.racecheck`: a program continues after its races, and each race is reported once."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Launches that watch themselves: on streams, in captured graphs, in debug mode, and what stays of one that failed."""
+"""Instrumented launches: on streams, in captured graphs, in debug mode, and after a failed launch."""
 
 import data_dependent
 import numpy as np

@@ -1,5 +1,4 @@
-"""Atomic updates of elements, differentiated in reverse: what they leave, what they found there, and what is
-refused."""
+"""Atomic updates of elements in reverse mode: their results, their old values, and refusals."""
 
 import warnings
 
@@ -19,7 +18,7 @@ def fields():
 
 
 def assert_both_modes_agree_with_differences(kernel, x, y):
-    """Compares the gradient with differences, and with what forward mode makes of a direction."""
+    """Compares the gradient with finite differences, and with the directional derivative of forward mode."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         at = x.to_numpy()

@@ -1,4 +1,5 @@
-"""Gradients of loops whose states are kept once in a block of iterations, as on GPUs, against differences."""
+"""Gradients of strip-mined loops, whose states are stored once per block of iterations as on GPUs, against finite
+differences."""
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ def kept(kernel, *args):
 
 
 def expect_blocks(kernel, *states):
-    """What the gradient keeps: bytes, and iterations from one state to the next on GPUs."""
+    """The size of the gradient's store, and the number of iterations per stored state on GPUs."""
     each = [f"{size} bytes for each iteration" for size, _ in states]
     blocks = [f"{size} bytes for every {n} iterations" for size, n in states]
     assert kept(kernel) == (blocks if is_gpu() else each)

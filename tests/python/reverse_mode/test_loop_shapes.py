@@ -1,4 +1,4 @@
-"""Gradients of kernels: what `kernel.grad` adds to the gradients of what a kernel reads, for every shape of loop."""
+"""Gradients of kernels by `kernel.grad`, for every shape of loop."""
 
 import numpy as np
 import pytest
@@ -388,7 +388,7 @@ def test_extremes(fields, op):
         weigh()
     expected = np.zeros((4, 32))
     which = (rows if op == "max" else -rows).argmin(axis=1)
-    for i in [0, 1, 3]:  # In row 2 what was there before was the extreme already.
+    for i in [0, 1, 3]:  # In row 2, the initial value already is the extreme.
         expected[i, which[i]] = -2.0 * (i + 1)
     np.testing.assert_array_equal(x.grad.to_numpy(), expected)
     np.testing.assert_array_equal(m.grad.to_numpy(), [0, 0, 3, 0])
@@ -451,13 +451,13 @@ def test_kept_states_are_reported(fields):
     assert shown.startswith("; keeps `speed` of the loop at ")
     every = "each iteration" if qd.cfg.arch == qd.cpu else "every 8 iterations"
     assert shown.splitlines()[0].endswith(f": 8 bytes for {every}")
-    # Shown for another machine it is what that one keeps.
+    # For another machine, the store of that machine is shown.
     assert "8 bytes for each iteration" in qd.inspect(compute.grad, emit="ir", target="x86-64")
     assert "8 bytes for every 8 iterations" in qd.inspect(compute.grad, emit="ir", target="sm_90")
 
 
 def test_a_loop_without_iterations_adds_nothing(fields):
-    # An inner loop reads an element in all its iterations; where it has none, the index need not be one.
+    # An inner loop reads one element in all its iterations; if it has no iterations, the index may be invalid.
     x, y, n = fields
     where = qd.field(qd.i32, shape=N)
     where.from_numpy(np.array([2**31 - 1, 3, 3, 0, 1, 5], dtype=np.int32))

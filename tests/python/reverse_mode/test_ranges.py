@@ -1,4 +1,4 @@
-"""Gradients of loops whose bounds, or numbers of iterations, are near what an index holds, or beyond."""
+"""Gradients of loops whose bounds or trip counts are near the limits of the index type, or exceed them."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def test_ranges_whose_bounds_sum_to_more_than_an_index_holds(begin: int, debug: 
 
 
 def few_and_many_agree(compute, x, y):
-    """Compares the gradients of ranges of 20 iterations and of more than 2^31, of which few add to `y`."""
+    """Compares the gradients of ranges of 20 iterations and of more than 2^31. Few iterations add to `y`."""
     gradients = []
     for half in (10, 2**30 + 10):
         x.from_numpy(np.linspace(0.4, 1.3, N))

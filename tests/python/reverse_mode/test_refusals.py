@@ -1,4 +1,4 @@
-"""What reverse mode refuses, and what it warns of: reads and stores of which the gradient would need what is gone."""
+"""Errors and warnings of reverse mode: reads and stores whose gradient would need overwritten values."""
 
 import warnings
 
@@ -39,7 +39,7 @@ def test_a_random_number_is_refused_with_a_compilation_error(fields):
 
 
 def test_an_element_that_a_function_was_given_is_shared_by_the_iterations_of_its_loop():
-    n = 20000  # Enough for threads to meet.
+    n = 20000  # Enough iterations for threads to collide.
     x, y, z = (qd.field(qd.f64, shape=n, needs_grad=True) for _ in range(3))
 
     @qd.func

@@ -273,7 +273,7 @@ def test_any_operator_in_a_loop(group_size: int) -> None:
 def test_noncommutative_operators(group_size: int) -> None:
     @qd.func
     def compose(f: Any, g: Any) -> Any:
-        # A number `97 a + b` stands for the function `x -> a x + b` of integers modulo 97: first `f`, then `g`.
+        # A number `97 a + b` encodes the function `x -> a x + b` of integers modulo 97: first `f`, then `g`.
         a = (f // 97) * (g // 97) % 97
         return 97 * a + ((f % 97) * (g // 97) + g % 97) % 97
 
@@ -373,7 +373,7 @@ def test_sums_in_blocks_with_a_partial_subgroup(group_size: int, dtype: str, blo
 
 
 def test_sums_by_index_in_blocks(group_size: int) -> None:
-    """Threads of a block that add to one element do so one after the other."""
+    """Threads of a block that add to the same element are serialized."""
 
     @qd.kernel
     def scatter(bins: qd.types.ndarray(dtype=qd.i32, ndim=1)):

@@ -1,4 +1,4 @@
-"""Barriers and exchanges that only some of the threads come to."""
+"""Barriers and exchanges that only some of the threads reach."""
 
 from typing import Any
 
@@ -84,7 +84,7 @@ FOUND = [
 def test_debug_mode_finds_data_dependent_divergence(body: str, text: str, tmp_path: Any) -> None:
     qd.init(arch=qd.cpu, debug=True)
     k = kernel_of(body, tmp_path)
-    # Threads that agree are no error.
+    # Threads that agree cause no error.
     k(np.full(128, 4, np.int32) if "shuffle" in body else np.full(128, 63, np.int32), 3)
     with pytest.raises(qd.OctantsAssertionError, match=text) as caught:
         k(np.arange(128, dtype=np.int32) % 64, 3)

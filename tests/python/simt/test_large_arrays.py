@@ -1,4 +1,4 @@
-"""Shared arrays up to what a block of the device has, and beyond."""
+"""Shared arrays up to the device's shared memory per block, and beyond."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is refused, with the line of the program."""
+"""Misuse is refused with the line of the program."""
 
 from typing import Any
 

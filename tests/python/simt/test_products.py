@@ -20,7 +20,7 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 
 
 def given(kind: str, rows: int, depth: int, columns: int) -> tuple[Any, ...]:
-    """The product, its operands, sums, and what comes of them in f64."""
+    """The product, its operands, sums, and their result in f64."""
     make, operand, total, tolerance = KINDS[kind]
     random = np.random.default_rng(7)
     a, b = (random.standard_normal(shape).astype(operand) for shape in ((rows, depth), (depth, columns)))
@@ -258,7 +258,7 @@ def test_tiles_of_shared_arrays_on_nvidia(group_size: int) -> None:
     assert code.count("ldmatrix.sync.aligned.m8n8.x4.shared.b16") == 2, code
     assert "cp.async.cg.shared.global" in code
     assert "cp.async.wait_all" in code
-    # Rows, or a column, that are not at multiples of 16 bytes; a thread that reads what it copied.
+    # Rows, or a column, that are not at multiples of 16 bytes; a thread that reads elements that it copied.
     assert "ldmatrix" not in code_of_tiles(4, 0, reads_early=False)
     assert code_of_tiles(8, 4, reads_early=False).count("ldmatrix") == 1
     assert "cp.async" not in code_of_tiles(8, 0, reads_early=True)

@@ -1,4 +1,4 @@
-"""Subgroups: values that move, votes, reductions, scans, sorts."""
+"""Subgroups: shuffles, votes, reductions, scans, sorts."""
 
 from typing import Any
 
@@ -227,7 +227,7 @@ def test_old_names_warn_once(group_size: int, old: str) -> None:
     out = np.zeros(N, np.int32)
     with pytest.warns(DeprecationWarning, match=old):
         old_name(out)
-    # A bit for each thread of the subgroup: all of an i32's where there are that many.
+    # A bit for each thread of the subgroup: all bits of an i32 if there are 32 threads.
     is_ballot = old == "ballot_full_subgroup" and group_size < 32
     assert (out == ((1 << group_size) - 1 if is_ballot else -1)).all()
 

@@ -1,4 +1,4 @@
-"""What each thread has of its own: random numbers, ways out of functions, the clock."""
+"""Per-thread state: random numbers, exits from functions, the clock."""
 
 from typing import Any
 
@@ -46,7 +46,8 @@ def test_cooperating_threads_draw_different_random_numbers(group_size: int, how:
 
 
 def test_loops_of_draws_between_barriers(group_size: int) -> None:
-    """Numbers of threads that draw differently often, and meet in between, are those of threads that do not meet."""
+    """Barriers between draws do not change the random numbers of threads, even if threads draw different numbers of
+    values."""
 
     def run(meets: bool) -> np.ndarray[Any, Any]:
         qd.init(arch=qd.cpu, random_seed=3)

@@ -1,4 +1,4 @@
-"""`qd.graph.capture`: launches that are noted, and launched as one."""
+"""`qd.graph.capture`: launches that are recorded, and launched as one graph."""
 
 import dataclasses
 import gc
@@ -115,7 +115,7 @@ def test_streams_and_events_make_branches(program):
         add(x, y, 1.0, qd_stream=left)
         qd.default_stream().wait(left)
         scale(x, 10.0)
-    # Where all work is done at once, streams are the default stream under other names.
+    # On a synchronous device, streams are other names of the default stream.
     assert len({lane for _, lane, _ in g.steps}) == (3 if program == "streams" or left.handle else 1)
     g.launch()
     g.launch(left)

@@ -1,4 +1,4 @@
-"""Launches on the default stream that run side by side where what they touch allows it."""
+"""Launches on the default stream that run concurrently if their accesses do not conflict."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def total(x: Array) -> qd.i64:
 
 @qd.kernel
 def chain(x: Array, y: Array, z: Array):
-    """Loops of which some do not depend on one another."""
+    """Loops, some of which are independent."""
     for i in x:
         y[i] = x[i] + 1
     for i in x:
@@ -58,7 +58,7 @@ def chain(x: Array, y: Array, z: Array):
 
 
 class Model:
-    """The arrays of a program and what they should hold."""
+    """The arrays of a program and their expected contents."""
 
     def __init__(self, count: int) -> None:
         self.arrays = [qd.ndarray(qd.i64, shape=N) for _ in range(count)]
@@ -190,7 +190,7 @@ def test_a_report_lists_concurrent_launches_and_conflicts() -> None:
     assert (report.lanes, report.depth) == (3, 2)
     assert "gather, after" in str(report)
     assert len({launch.lane for launch in report.launches[:3]}) == 3
-    # Outside of the block launches are in order, and nobody asks.
+    # Outside of the block, launches are in order, without a query.
     assert independent(scale).launches == ()
 
 

@@ -1,4 +1,4 @@
-"""`g.grad()`: the gradients of what a graph captured, as a graph of its own."""
+"""`g.grad()`: the gradients of a captured graph, as another graph."""
 
 import numpy as np
 import pytest
@@ -151,6 +151,6 @@ def test_unsupported_gradients_of_graphs_are_refused(mode):
         by_memory(x, y, count)
     with pytest.raises(RuntimeError, match="a number of values that depends on memory"):
         g.grad()
-    with qd.graph.capture() as after:  # what failed has left no capture open
+    with qd.graph.capture() as after:  # the failure has left no capture open
         grow(x, y, 1.0)
     after.launch()

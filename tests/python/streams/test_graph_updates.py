@@ -1,4 +1,4 @@
-"""`g.update(...)`: what the names given to `qd.graph.capture` refer to."""
+"""`g.update(...)`: the meaning of names passed to `qd.graph.capture`."""
 
 import dataclasses
 
@@ -236,7 +236,7 @@ def test_update_replaces_targets_of_fills_and_copies():
     assert other[3] == 1.0
     assert y[3] == 15.0
     assert x[0] == -1.0
-    # Two at once change places.
+    # One update swaps the two.
     with qd.graph.capture(a=x, b=other) as swap:
         x.fill(2.0)
         other.fill(3.0)

@@ -1,5 +1,5 @@
-"""Random kernels of nested loops, choices, sections and checkpoints do what Python does in order, on any schedule,
-captured or not."""
+"""Random kernels of nested loops, branches, sections and checkpoints match sequential Python, on any schedule, captured
+or not."""
 
 import importlib.util
 import os
@@ -31,7 +31,7 @@ def kernel_of(program, path):
 
 
 def in_order(program, times):
-    """What the arrays hold after some launches, by plain Python."""
+    """The contents of the arrays after some launches, computed by plain Python."""
     names = {}
     exec(program.model, names)
     arrays = [np.arange(SIZE, dtype=np.int32) * (n + 1) for n in range(ARRAYS)]

@@ -1,6 +1,6 @@
-"""What is said of each misuse of streams, word for word: S2, S3, S4, S6, S7, S9, S13.
+"""The exact message of each misuse of streams: S2, S3, S4, S6, S7, S9, S13.
 
-Misuse within a kernel is reported with the user's line; here it is the message below the line that is held.
+Misuse within a kernel is reported with the user's line; the tests here compare the message below that line.
 """
 
 import warnings
@@ -209,7 +209,7 @@ def test_s9_misplaced_sections(program):
 
 
 def what(lines):
-    """The message and the hint: what follows the last underlined line."""
+    """The message and the hint: the text after the last underlined line."""
     last = max(i for i, line in enumerate(lines) if set(line.strip()) == {"^"})
     return " ".join(line.strip() for line in lines[last + 1 :] if line.strip())
 

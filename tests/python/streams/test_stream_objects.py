@@ -195,7 +195,7 @@ def test_s5_destroy_drains(mode):
     assert peek(x) == 8
     s = qd.create_stream()
     slow(x, 9, LONG, qd_stream=s)
-    # A stream that nobody names any more is not waited for, and its work is not lost.
+    # A stream without references is not waited for, and its work is not lost.
     del s
     gc.collect()
     qd.sync()

@@ -1,4 +1,4 @@
-"""What runs beside what, and what waits for what: S8, S11, S16, S19."""
+"""Concurrency and waits: S8, S11, S16, S19."""
 
 import time
 
@@ -116,7 +116,7 @@ def test_s16_reading_host_arrays_does_not_block_the_call(real):
         del x
         assert (b.to_numpy()[: n // 2] == 103).all()
         assert (b.to_numpy()[n // 2 :] == 3).all()
-        # One that is written is waited for, and holds the result.
+        # A written array is waited for, and contains the result.
         y = np.zeros(n, np.int32)
         slow(a, 3, 3 * LONG, qd_stream=s)
         add(b, y, 1, qd_stream=s)
@@ -172,7 +172,7 @@ def test_s2_s16_fills_copies_and_imports_go_to_the_stream(mode, kind):
         b.copy_from(a, qd_stream=s)
         a.fill(9, qd_stream=s)
         if mode == "streams" and kind != "among others":
-            # What is among others is imported by the host, which waits for the stream.
+            # A noncontiguous array is imported by the host, which waits for the stream.
             assert not s.query()
         given = values.copy()
         values[...] = -1

@@ -1,7 +1,7 @@
-"""Every requirement has a test that names it, run with work in order and with real streams, and on the recording
+"""Checks that every requirement has a test named after it: with work in order, with real streams, and on the recording
 driver.
 
-Most of the latter are in Rust; what Python decides (scopes, tapes) is recorded from Python.
+Most of the latter tests are in Rust; decisions made in Python (scopes, tapes) are recorded from Python.
 """
 
 import re

@@ -1,4 +1,5 @@
-"""Scenarios under schedules that do work as late and as shuffled as the semantics allow, many seeds each."""
+"""Scenarios under adversarial schedules, which delay and shuffle work as far as the semantics allow; many seeds
+each."""
 
 import gc
 
@@ -265,7 +266,7 @@ def test_s21_an_error_is_raised_once(mode):
     qd.init(arch=qd.cpu, debug=True, **MODES[mode])
 
     def launch_and_wait(s):
-        check(5, qd_stream=s)  # where work is in order this call raises
+        check(5, qd_stream=s)  # if work is in order, this call raises
         s.synchronize()
 
     with qd.create_stream() as s:

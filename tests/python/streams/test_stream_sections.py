@@ -237,7 +237,7 @@ def test_s13_sections_that_may_conflict(mode):
 
 
 def test_s13_updates_by_different_operations_may_conflict(mode):
-    """Their order may matter; bits that different operations set and clear are an example where it does not."""
+    """Their order may matter. If different operations set and clear different bits, it does not."""
     x = ints()
 
     @qd.kernel

@@ -1,5 +1,5 @@
-"""A later process does without the front end, and never takes code that does not fit: whatever a kernel depends on is
-changed between two processes, each thing in a module of its own.
+"""A later process skips the front end, and never uses stale code. Each dependence of a kernel is changed between two
+processes, each in a separate module.
 
 The modules are in the tables `changes_of_...`, each with its expected results before and after the change. `{{a|b}}`
 in a module is `a` in its first version and `b` in its second; its function `result` gives the result. One process runs
@@ -82,8 +82,8 @@ def version(text, which):
 
 @pytest.fixture
 def run(tmp_path):
-    """Writes modules and runs them in a process of their own: the results, `cache.counts()` after each, and what was
-    printed to standard output and standard error."""
+    """Writes modules and runs them in a separate process. Returns the results, `cache.counts()` after each, and
+    standard output and standard error."""
     (tmp_path / "other.py").write_text(OTHER)
     (tmp_path / "driver.py").write_text(DRIVER)
 
@@ -120,7 +120,7 @@ def texts(changes, which):
 
 
 def differing(changes, results, which):
-    """Where results are not those of this version, with what they should be."""
+    """The results that differ from those of this version, with the expected ones."""
     expected = {name: case[1 + which] for name, case in changes.items()}
     return {n: (r, expected[n]) for n, r in zip(changes, results, strict=True) if r != expected[n]}
 
@@ -146,12 +146,12 @@ def test_any_change_gives_the_new_result(run, changes):
     assert differing(changes, results, 1) == {}
     assert changes.keys() - lowered(changes, changed) == SAME_CODE & changes.keys()
 
-    # What was compiled after a difference was met is recalled like anything else.
+    # Code that was compiled after a difference was found is recalled like any other.
     results, warm, _, _ = run(versions[1])
     assert differing(changes, results, 1) == {}
     assert lowered(changes, warm) == set()
 
-    # None of the two versions, which are both kept where sources are the same, is taken for the other.
+    # Neither of the two versions, which are both cached if sources are equal, is used for the other.
     for which in (0, 1):
         results, _, _, _ = run(versions[which])
         assert differing(changes, results, which) == {}
