@@ -222,7 +222,7 @@ class PackedMemory:
 
     def _whole(self) -> TensorField:
         field = self._field()
-        assert field is not None, "who asks for elements refers to the field"
+        assert field is not None, "a caller that accesses elements refers to the field"
         return field
 
     def _parts(self) -> list[Any]:

@@ -94,7 +94,7 @@ class SNodeTree:
                 self.finalize()
             return
         top = None if self._root is None else self._root()
-        assert top is not None, "a level that is asked for its memory keeps the root"
+        assert top is not None, "a level whose memory is accessed keeps the root alive"
         below = top._descendants()
         nbytes, is_sparse = self.levels.lay_out([node._number for node in below])
         if is_sparse:

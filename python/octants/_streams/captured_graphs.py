@@ -182,7 +182,7 @@ class CapturedGraph:
         if threading.get_ident() in _capturing:
             raise OctantsRuntimeError(
                 "a graph cannot be updated in the `with` block that captures another one: update it before the block, "
-                "or capture the launches of each step as a graph of its own"
+                "or capture the launches of each step as a separate graph"
             )
         if self._calls is None:
             self._calls = self._recorded_calls()
@@ -344,7 +344,7 @@ class CapturedGraph:
             if part.array is not part.other and any(part.array is array for array in self._merged):
                 raise TypeError(
                     f"an update has made `{name}` an array that the graph also fills or copies for another reason: "
-                    "the two cannot be told apart any more. Replace both in one update, or capture the graph again"
+                    "the two can no longer be distinguished. Replace both in one update, or capture the graph again"
                 )
         return parts
 

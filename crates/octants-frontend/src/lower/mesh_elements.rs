@@ -314,7 +314,7 @@ impl Lowerer<'_> {
             Value::Obj(found) => Ok(found),
             value => match self.to_host(&value) {
                 Some(found) => Ok(found),
-                None => panic!("compiler bug: `{name}` of a mesh is no object"),
+                None => panic!("compiler bug: `{name}` of a mesh is not an object"),
             },
         }
     }

@@ -318,7 +318,7 @@ impl Lowerer<'_> {
             }
             (ParamKey::Fixed(_), _) => v.clone(),
             (ParamKey::Tuple(_) | ParamKey::List(_) | ParamKey::Dict(_) | ParamKey::Members(..), _) => {
-                panic!("compiler bug: the argument is not what its key says")
+                panic!("compiler bug: the argument does not match its key")
             }
         })
     }

@@ -126,7 +126,7 @@ impl Lowerer<'_> {
             }
             _ => (
                 format!("it is {what}, known at compile time"),
-                String::from("use a field or an ndarray for what a kernel changes"),
+                String::from("use a field or an ndarray for data that a kernel changes"),
             ),
         };
         Err(Diagnostic::new(Code::Syntax, target.span, format!("`{text}` cannot be {name} in a kernel: {why}"))

@@ -304,7 +304,7 @@ impl Lowerer<'_> {
         .with_hint(match ndim {
             0 => "write `x[None]`".into(),
             _ if indices.len() == ndim + elem.shape().len() => {
-                format!("give {ndim} indices; those of a component follow in brackets of their own: `x[i][0]`")
+                format!("give {ndim} indices; component indices follow in separate brackets: `x[i][0]`")
             }
             _ => format!("give {ndim} indices"),
         }))

@@ -138,7 +138,7 @@ impl RecordedLaunch {
                 format!("{owner}{path}")
             }),
         };
-        let what = name.map_or_else(|| String::from("an argument, or what one holds"), |name| format!("`{name}`"));
+        let what = name.map_or_else(|| String::from("an argument, or a member of one"), |name| format!("`{name}`"));
         let text = format!(
             "the gradient of kernel `{}` cannot be computed: {what} was changed after the launch was recorded. Do not \
              change it before the tape's block ends, or pass a copy",

@@ -55,7 +55,7 @@ pub(super) fn race_of(earlier: &Work, later: &Work) -> Option<Race> {
     let (a, b) = (earlier.stream_name(), later.stream_name());
     let fix = format!(
         "{b} does not wait for {a}: between the two launches call `.wait(...)` of the stream of {} with the stream of \
-         {}, or with an event that was recorded there behind it, or wait on the host with `qd.sync()`",
+         {}, or with an event that was recorded there after it, or wait on the host with `qd.sync()`",
         later.site, earlier.site
     );
     Some(Race { kind: RaceKind::Launches, buffer, index, first, second, fix })
