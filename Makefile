@@ -1,4 +1,4 @@
-# What a developer types. Each step leaves a stamp and runs again only when something it depends on has changed.
+# Targets for developers. Each step leaves a stamp and runs again only when a dependency has changed.
 #
 #   make demo     build, then run the main example (examples/mpm88.py)
 #   make test     Rust tests, Python tests, every example against numpy
@@ -28,7 +28,7 @@ PYTHON_DIRS := python examples benches tests/python tests/fuzz tools
 help:
 	@sed -n '3,10s/^# *//p' Makefile
 
-# ---------------------------------------------------------------- what everything needs
+# ---------------------------------------------------------------- prerequisites
 setup: $(STAMPS)/tools
 
 $(STAMPS)/system: tools/system-packages
@@ -55,7 +55,7 @@ demo: $(STAMPS)/build
 
 test: test-rust test-python
 
-# nextest leaves out examples in comments: among them is what must not compile.
+# nextest does not run doc tests, which include code that must not compile.
 test-rust: $(STAMPS)/system
 	if $(CARGO) nextest --version >/dev/null 2>&1; then \
 	    $(CARGO) nextest run --workspace --no-fail-fast --status-level fail; \
@@ -91,7 +91,7 @@ VULKAN_TESTS := $(addprefix tests/python/, \
     streams/test_stream_order.py streams/test_stream_objects.py streams/test_stream_schedules.py \
     streams/test_stream_sections.py streams/test_stream_threads.py streams/test_stream_messages.py simt)
 
-# Last passes: machine code of four AMD chips in an emulator, behind the stand-in.
+# Last passes: machine code of four AMD chips in an emulator, through the stand-in.
 EMULATED_TESTS := $(addprefix tests/python/, \
     test_shared_memory.py test_quantized_types.py test_sparse_levels.py test_math.py test_matrix_values.py \
     test_blocked_sums.py test_narrow_atomics.py test_fuzzed_kernels.py simt)

@@ -8,8 +8,8 @@
 typedef int32_t Word __attribute__((may_alias));
 typedef uint64_t Long __attribute__((may_alias));
 
-/* What a thread may ask for: its registers (its number in the block, the block's threads, the block's number, blocks), meetings, and the error
- * of an access to memory that is not there. */
+/* The operations of a thread: its registers (its number in the block, the block's threads, the block's number, blocks),
+ * barriers, and the error of an access to unmapped memory. */
 struct {
     int (*reg)(int);
     void (*barrier)(void);
