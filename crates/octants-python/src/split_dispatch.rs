@@ -6,7 +6,7 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use octants_engine::runtime::{self, Caller, Dispatcher, ErrorKind, Result as RuntimeResult};
+use octants_engine::runtime::{self, Dispatcher, ErrorKind, Result as RuntimeResult};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use smallvec::SmallVec;
@@ -61,18 +61,18 @@ impl SplitLaunch {
     }
 }
 
-/// A thread that launches such a kernel.
-pub struct SplitCaller<'a, 'b, 'py, L: HoldLater + ?Sized> {
+/// Runs the tasks of such a launch.
+pub struct SplitDispatcher<'a, 'b, 'py, L: HoldLater + ?Sized> {
     interpreter: &'a Interpreter<'b, 'py, L>,
     launch: &'a SplitLaunch,
     /// The arguments of the package's functions: the driver's handle of the stream, and the stream.
     args: OnceCell<Py<PyTuple>>,
 }
 
-impl<'a, 'b, 'py, L: HoldLater + ?Sized> SplitCaller<'a, 'b, 'py, L> {
+impl<'a, 'b, 'py, L: HoldLater + ?Sized> SplitDispatcher<'a, 'b, 'py, L> {
     /// A thread, and the launch.
     pub fn new(interpreter: &'a Interpreter<'b, 'py, L>, launch: &'a SplitLaunch) -> Self {
-        SplitCaller { interpreter, launch, args: OnceCell::new() }
+        SplitDispatcher { interpreter, launch, args: OnceCell::new() }
     }
 
     fn attached<T>(&self, run: impl FnOnce(Python<'_>) -> PyResult<T>) -> RuntimeResult<T> {
@@ -118,7 +118,7 @@ impl<'a, 'b, 'py, L: HoldLater + ?Sized> SplitCaller<'a, 'b, 'py, L> {
     }
 }
 
-impl<L: HoldLater + ?Sized> Drop for SplitCaller<'_, '_, '_, L> {
+impl<L: HoldLater + ?Sized> Drop for SplitDispatcher<'_, '_, '_, L> {
     fn drop(&mut self) {
         if let Some(args) = self.args.take() {
             let _ = self.attached(move |_| {
@@ -129,29 +129,7 @@ impl<L: HoldLater + ?Sized> Drop for SplitCaller<'_, '_, '_, L> {
     }
 }
 
-impl<L: HoldLater + ?Sized> Caller for SplitCaller<'_, '_, '_, L> {
-    fn will_block(&self) {
-        self.interpreter.will_block();
-    }
-
-    fn call_site(&self) -> Option<String> {
-        self.interpreter.call_site()
-    }
-
-    fn can_be_interrupted(&self) -> bool {
-        self.interpreter.can_be_interrupted()
-    }
-
-    fn is_interrupted(&self) -> bool {
-        self.interpreter.is_interrupted()
-    }
-
-    fn dispatcher(&self) -> Option<&dyn Dispatcher> {
-        Some(self)
-    }
-}
-
-impl<L: HoldLater + ?Sized> Dispatcher for SplitCaller<'_, '_, '_, L> {
+impl<L: HoldLater + ?Sized> Dispatcher for SplitDispatcher<'_, '_, '_, L> {
     fn dispatch(&self, task: usize, run: &mut dyn FnMut(i32, i32) -> RuntimeResult<()>) -> RuntimeResult<()> {
         let tasks = self.launch.plan.tasks.as_deref().unwrap_or_default();
         let Some(Some(task)) = tasks.get(task) else {

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use crate::channel::Channel;
 use crate::cores::StreamCore;
-use crate::driver::{Caller, DevicePtr};
+use crate::driver::{Caller, DevicePtr, Uninterruptible};
 use crate::error::Result;
 use crate::kernel::LoadedKernel;
 use crate::nesting;
@@ -22,7 +22,9 @@ impl StreamCore {
             Some(channel) => channel,
             none => {
                 let channel = Channel::new(&*self.device.driver).map_err(|e| self.device.explain(e))?;
-                self.channel_at.store(channel.memory().0, Ordering::Release);
+                if !scratch.is_nested {
+                    self.channel_at.store(channel.memory().0, Ordering::Release);
+                }
                 none.insert(channel)
             }
         };
@@ -44,6 +46,21 @@ impl StreamCore {
             channel.take(true, &self.device.printer, &self.failures);
             self.device.printer.flush();
         }
+    }
+
+    /// Waits for a nested launch that may have sent messages, and drains its channel, which ends with the launch.
+    pub(crate) fn drain_nested_log(&self, scratch: &mut Scratch) -> Result<()> {
+        if scratch.channel.is_none() {
+            return Ok(());
+        }
+        // SAFETY: the caller launches on the stream.
+        let waited = unsafe { self.wait(&Uninterruptible) };
+        match waited {
+            Ok(()) => self.drain_log(scratch),
+            // Work may still write to it: its memory remains until the process ends.
+            Err(_) => scratch.channel = None,
+        }
+        waited
     }
 
     /// As [`StreamCore::drain_log`], outside a launch, after a wait during which other threads could launch.

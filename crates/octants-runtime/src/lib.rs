@@ -78,7 +78,7 @@ pub use captured_graph::CapturedGraph;
 pub use concurrency::Decision;
 pub use counter_snapshot::CounterSnapshot;
 pub use device::{Device, DeviceConfig};
-pub use dispatcher::{Dispatcher, Draw, OpenLaunch, not_lent};
+pub use dispatcher::{Dispatcher, DispatchingCaller, Draw, OpenLaunch, not_lent};
 pub use driver::{
     Caller, CheckpointWords, Contents, DevicePtr, Driver, EventHandle, Factors, GraphHandle, GraphPart, Launch,
     MatrixRows, ModuleHandle, PartWork, Peer, ProductCalls, RealType, SolverCalls, SparseWork, StreamHandle,

@@ -26,6 +26,8 @@ pub(crate) struct Scratch {
     pub(crate) is_written: bool,
     pub(crate) staging: Staging,
     pub(crate) channel: Option<Channel>,
+    /// Belongs to one nested launch, not to the stream.
+    pub(crate) is_nested: bool,
     /// Messages of the current launch go to the channel there, under this number.
     pub(crate) log_channel: (DevicePtr, u64),
     /// Argument slots of a launch that does not pass them on as they came.
@@ -54,6 +56,7 @@ impl Default for Scratch {
             is_written: false,
             staging: Staging::default(),
             channel: None,
+            is_nested: false,
             log_channel: (DevicePtr(0), 0),
             slots: Vec::new(),
             checkpoints: Checkpoints::default(),
@@ -100,6 +103,11 @@ impl Scratch {
             }
         }
         Ok(())
+    }
+
+    /// For one nested launch.
+    pub(crate) fn nested() -> Scratch {
+        Scratch { is_nested: true, ..Scratch::default() }
     }
 
     /// Gives all back. The stream's work is done.

@@ -5,9 +5,13 @@
 
 use std::sync::{Arc, Mutex};
 
-use octants_artifact::{Artifact, DeviceChannel, ScalarKind, Site, SiteKind, SitePart, TaskMeta, graph_of_groups};
+use octants_artifact::{
+    Artifact, DeviceChannel, ScalarKind, Site, SiteKind, SitePart, SplitTask, TaskMeta, graph_of_groups,
+};
 use octants_driver_recording::{Log, Message, RecordingDriver};
-use octants_runtime::{Device, DeviceConfig, ErrorKind, LoadedKernel, Stream, Uninterruptible};
+use octants_runtime::{
+    Device, DeviceConfig, Dispatcher, DispatchingCaller, ErrorKind, LoadedKernel, Result, Stream, Uninterruptible,
+};
 
 struct Bench {
     device: Device,
@@ -243,5 +247,48 @@ fn kernels_without_output_have_no_channel() {
     launch(&stream, &kernel);
     assert_eq!(bench.log.count("allocate_pinned"), 0);
     drop((kernel, stream));
+    bench.finish();
+}
+
+/// Launches a kernel before each task.
+struct LaunchesBetween<'a> {
+    bench: &'a Bench,
+    stream: &'a Stream,
+    kernel: &'a LoadedKernel,
+}
+
+impl Dispatcher for LaunchesBetween<'_> {
+    fn dispatch(&self, _: usize, run: &mut dyn FnMut(i32, i32) -> Result<()>) -> Result<()> {
+        self.bench.prints(1);
+        launch(self.stream, self.kernel);
+        assert_eq!(self.bench.text(), "between prints 1\n", "the channel of a nested launch ends with it");
+        run(0, 1)
+    }
+}
+
+#[test]
+fn s21_a_launch_between_the_tasks_of_another_prints() {
+    let bench = Bench::new();
+    let task = TaskMeta { name: "t".into(), split: Some(SplitTask::default()), ..TaskMeta::default() };
+    let artifact = Artifact {
+        kernel: "split".into(),
+        arg_slots: 2,
+        tasks: vec![task],
+        graph: graph_of_groups(&[None]),
+        ..Artifact::default()
+    };
+    let (split, kernel) = (bench.device.load(&artifact).unwrap(), bench.kernel("between", 0, &[None]));
+    let stream = bench.device.create_stream(0).unwrap();
+    let dispatcher = LaunchesBetween { bench: &bench, stream: &stream, kernel: &kernel };
+    let caller = DispatchingCaller { caller: &Uninterruptible, dispatcher: &dispatcher };
+    for _ in 0..2 {
+        // SAFETY: the driver runs nothing.
+        unsafe { stream.launch(&split, &[0, 0], &caller) }.unwrap();
+    }
+    bench.prints(2);
+    launch(&stream, &kernel);
+    stream.synchronize(&Uninterruptible).unwrap();
+    assert_eq!(bench.text(), "between prints 2\n");
+    drop((split, kernel, stream));
     bench.finish();
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use octants_engine::ir::AutodiffMode;
-use octants_engine::runtime::{self, Caller};
+use octants_engine::runtime::{self, Caller, DispatchingCaller};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use smallvec::SmallVec;
@@ -31,7 +31,7 @@ use crate::interpreter::Interpreter;
 use crate::plain_python;
 use crate::program;
 use crate::specialization::{Slots, Specialization};
-use crate::split_dispatch::SplitCaller;
+use crate::split_dispatch::SplitDispatcher;
 use crate::stream::{scope_stream, stream_argument};
 
 thread_local! {
@@ -343,8 +343,9 @@ impl Kernel {
             self.check_split(py, spec, gathered)?;
         }
         let split = gathered.split_launch.as_deref().filter(|launch| !launch.is_whole());
-        let split = split.map(|launch| SplitCaller::new(&interpreter, launch));
-        let caller: &dyn Caller = split.as_ref().map_or(&interpreter, |split| split);
+        let split = split.map(|launch| SplitDispatcher::new(&interpreter, launch));
+        let dispatching = split.as_ref().map(|split| DispatchingCaller { caller: &interpreter, dispatcher: split });
+        let caller: &dyn Caller = dispatching.as_ref().map_or(&interpreter, |dispatching| dispatching);
         let _in_order = (!self.concurrent).then(concurrency::keep_order);
         let mut ended_at = None;
         // SAFETY: the slots were filled by the layout of this code, from arrays that the caller's arguments, `gathered`

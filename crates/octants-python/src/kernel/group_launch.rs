@@ -11,8 +11,8 @@ use std::sync::Arc;
 use octants_engine::artifact::SplitTask;
 use octants_engine::ir::AutodiffMode;
 use octants_engine::runtime::{
-    self, Caller, Dispatcher, Draw, ErrorKind, HostArray, OpenLaunch, Result as RuntimeResult, Results, nesting,
-    not_lent,
+    self, Dispatcher, DispatchingCaller, Draw, ErrorKind, HostArray, OpenLaunch, Result as RuntimeResult, Results,
+    nesting, not_lent,
 };
 use octants_engine::{Error, Executable, Lowering};
 use pyo3::prelude::*;
@@ -244,7 +244,8 @@ impl<L: HoldLater + ?Sized> Devices<'_, '_, '_, L> {
     unsafe fn launch(&self, device: usize, later: Option<&Opened<'_>>) -> Result<Option<Results>, Error> {
         let session = &self.group.programs[device].session;
         if device == 0 {
-            let caller = Conductor { devices: self, opened: later };
+            let conductor = Conductor { devices: self, opened: later };
+            let caller = DispatchingCaller { caller: self.interpreter, dispatcher: &conductor };
             // SAFETY: the contract above.
             return unsafe { session.launch(&self.spec.code, self.slots, self.arrays, None, &caller) };
         }
@@ -257,7 +258,7 @@ impl<L: HoldLater + ?Sized> Devices<'_, '_, '_, L> {
             *ended.borrow_mut() = Some(end);
             if is_ok { Ok(()) } else { Err(ErrorKind::Interrupted.into()) }
         };
-        let caller = Lender { base: self.interpreter, go: &go };
+        let caller = DispatchingCaller { caller: self.interpreter, dispatcher: &Lender { go: &go } };
         let (code, slots) = (&self.spec.peers[device - 1], &self.others[device - 1]);
         // SAFETY: the contract above.
         let end = unsafe { session.launch(code, slots, self.arrays, None, &caller) };
@@ -269,32 +270,9 @@ impl<L: HoldLater + ?Sized> Devices<'_, '_, '_, L> {
     }
 }
 
-/// The thread as it launches on a device that is not the first.
+/// Opens the launch of a device that is not the first.
 struct Lender<'a> {
-    base: &'a dyn Caller,
     go: &'a dyn Fn(&dyn OpenLaunch) -> RuntimeResult<()>,
-}
-
-impl Caller for Lender<'_> {
-    fn will_block(&self) {
-        self.base.will_block();
-    }
-
-    fn call_site(&self) -> Option<String> {
-        self.base.call_site()
-    }
-
-    fn can_be_interrupted(&self) -> bool {
-        self.base.can_be_interrupted()
-    }
-
-    fn is_interrupted(&self) -> bool {
-        self.base.is_interrupted()
-    }
-
-    fn dispatcher(&self) -> Option<&dyn Dispatcher> {
-        Some(self)
-    }
 }
 
 impl Dispatcher for Lender<'_> {
@@ -307,7 +285,7 @@ impl Dispatcher for Lender<'_> {
     }
 }
 
-/// The thread as it launches on the first device, whose launch queues the tasks of all.
+/// Runs the launch of the first device, which queues the tasks of all.
 struct Conductor<'a, 'b, 'c, 'py, L: HoldLater + ?Sized> {
     devices: &'a Devices<'b, 'c, 'py, L>,
     opened: Option<&'a Opened<'a>>,
@@ -317,28 +295,6 @@ impl<L: HoldLater + ?Sized> Conductor<'_, '_, '_, '_, L> {
     /// The open launches of the other devices, in order.
     fn others(&self) -> impl Iterator<Item = &dyn OpenLaunch> {
         std::iter::successors(self.opened, |opened| opened.later).map(|opened| opened.launch)
-    }
-}
-
-impl<L: HoldLater + ?Sized> Caller for Conductor<'_, '_, '_, '_, L> {
-    fn will_block(&self) {
-        self.devices.interpreter.will_block();
-    }
-
-    fn call_site(&self) -> Option<String> {
-        self.devices.interpreter.call_site()
-    }
-
-    fn can_be_interrupted(&self) -> bool {
-        self.devices.interpreter.can_be_interrupted()
-    }
-
-    fn is_interrupted(&self) -> bool {
-        self.devices.interpreter.is_interrupted()
-    }
-
-    fn dispatcher(&self) -> Option<&dyn Dispatcher> {
-        Some(self)
     }
 }
 

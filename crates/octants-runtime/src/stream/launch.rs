@@ -368,15 +368,16 @@ impl StreamCore {
     /// As [`Stream::launch`].
     #[cold]
     unsafe fn launch_nested(self: &Arc<Self>, kernel: &LoadedKernel, args: &[u64]) -> Result<Option<Results>> {
-        let mut scratch = Scratch::default();
+        let mut scratch = Scratch::nested();
         let inline = self.device.immediate || !nesting::is_dispatching();
         // SAFETY: the caller's contract; the scratch is new.
         let end = unsafe { self.run(kernel, (args, &[]), &mut scratch, &Uninterruptible, inline) };
         if inline && !self.device.immediate && args.len() == kernel.meta.arg_slots as usize {
             self.device.note_uses(self, kernel, args, &[]);
         }
+        let drained = self.drain_nested_log(&mut scratch);
         scratch.free(&*self.device.driver, self.handle);
-        end
+        end.and_then(|results| drained.map(|()| results))
     }
 
     #[cold]
