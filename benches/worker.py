@@ -40,7 +40,7 @@ def launch(system: Any, names: list[str]) -> None:
 
 
 def gradients(system: Any, arch: str, names: list[str]) -> None:
-    """Of each program and its gradient the first call, which compiles, and later ones; a checksum of the first
+    """For each program and its gradient, the first call, which compiles, and later ones; a checksum of the first
     gradient."""
     for name in names or system.PROGRAMS:
         program = system.prepare(name, arch)

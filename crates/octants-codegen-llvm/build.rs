@@ -35,7 +35,7 @@ fn main() {
         .cpp(true)
         .std("c++17")
         .flag("-fno-exceptions")
-        // As LLVM may be built: a class of LLVM's that ours extends may have no type information.
+        // LLVM may be built without RTTI: a class of LLVM that ours extends may have no type information.
         .flag("-fno-rtti")
         .flag_if_supported("-Wno-unused-parameter")
         .include(include)
@@ -59,7 +59,7 @@ fn main() {
     println!("cargo:rustc-link-lib=zstd");
 }
 
-/// Makes a binary that runs with libraries of the system older than those it was built with, and without some: the C++
+/// Makes a binary that runs with older system libraries than it was built with, and without some of them: the C++
 /// library is linked statically, the one function that needs a new C library is our own, and zstd is left out.
 fn depend_on_old_libraries(out: &Path) {
     println!("cargo:rerun-if-changed=src/random_numbers.c");

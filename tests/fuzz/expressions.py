@@ -35,7 +35,7 @@ class Collection:
 
     name: str
     kind: str
-    """Of its elements, as of variables; of a struct its name."""
+    """The type of its elements, named as for variables; for a struct, its name."""
     dtype: str
     shape: list[int]
     memory: str

@@ -89,7 +89,7 @@ class Outcome:
     fields: list[list]
     returned: Any
     types: list[str] = field(default_factory=list)
-    """Of the numbers of the returned value."""
+    """The types of the numbers of the returned value."""
 
 
 def element_type(program: Interpreter, text: str) -> Type:

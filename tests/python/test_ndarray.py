@@ -238,7 +238,7 @@ def test_an_index_outside_a_clamped_array_reads_the_nearest_element():
     def position(x: Clamped, i: qd.i32, j: qd.i32) -> qd.f32:
         return x[9][i, j]
 
-    # Of a matrix it is the position of the component, row by row, that is held inside.
+    # For a matrix, the position of the component, row by row, is clamped.
     assert [position(m, i, j) for i, j in [(-1, 0), (1, -1), (0, 2), (1, 5)]] == [0.0, 1.0, 2.0, 3.0]
     write(x, 200, 0)
     write(x, 1, -9)

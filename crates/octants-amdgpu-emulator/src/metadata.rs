@@ -96,7 +96,7 @@ pub struct KernelMetadata {
     pub argument_bytes: usize,
     /// What the launch fills in.
     pub hidden: Vec<HiddenArgument>,
-    /// Most threads of a block.
+    /// Maximum number of threads of a block.
     pub most_threads: u32,
 }
 

@@ -22,7 +22,7 @@ use crate::function_effects::function_effects;
 pub enum AccessKind {
     /// It is read.
     Read,
-    /// It is written, without regard to others that write it.
+    /// It is written, not atomically.
     Write,
     /// It is updated atomically. Updates of one kind commute, except exchanges.
     Atomic(AtomicOp),
@@ -31,7 +31,7 @@ pub enum AccessKind {
 /// The indices of an axis.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AxisSet {
-    /// From `begin` to before `end`, each `step`th of them.
+    /// Every `step`th index from `begin` to before `end`.
     Range {
         /// The first.
         begin: Affine,
@@ -62,7 +62,7 @@ pub struct TaskAccess {
     pub accesses: Vec<Access>,
 }
 
-/// Most sets of one buffer and kind; if there are more, they are merged into an access of all elements.
+/// Maximum number of sets per buffer and kind. More sets are merged into an access of all elements.
 const MOST: usize = 16;
 
 /// The access set of each task of a program.
@@ -110,7 +110,7 @@ fn update_of(op: &Op) -> AtomicOp {
     if let Op::Atomic(op, ..) = op { *op } else { AtomicOp::Exchange }
 }
 
-/// How many loops are around each loop: bounds of inner ones may depend on outer ones.
+/// The nesting depth of each loop: bounds of inner loops may depend on outer ones.
 fn depths(body: &Body) -> HashMap<ValueId, u32> {
     fn walk(body: &Body, block: BlockId, depth: u32, depths: &mut HashMap<ValueId, u32>) {
         for &v in body.block(block) {
@@ -124,7 +124,7 @@ fn depths(body: &Body) -> HashMap<ValueId, u32> {
     depths
 }
 
-/// The sets of a task while they are looked for.
+/// The sets of a task during the analysis.
 struct Found<'a> {
     program: &'a Program,
     body: &'a Body,
@@ -185,7 +185,7 @@ impl Found<'_> {
                 Term::Index(l, axis) => Some((self.depths.get(l), *l, *axis, *coefficient)),
                 _ => None,
             });
-            // Of nested loops the inner first: its bounds may depend on the outer one's index.
+            // Inner loops come first, because their bounds may depend on the index of an outer loop.
             let Some((_, l, axis, coefficient)) = indices.max() else { return Some(sum) };
             let Op::For(f) = &self.body.inst(l).op else { return None };
             let range = f.dims.get(axis as usize)?;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use octants_ir::schedule::LocalUses;
 use octants_ir::{Affine, BinaryOp, Body, Const, Op, Scalar, Term, Type, UnaryOp, ValueId};
 
-/// The sums that the values of a kernel's or a task's body are. In a function's body parameters mean something else.
+/// The values of a kernel's or task's body as affine sums. Not for functions, whose parameters have another meaning.
 pub struct Sums<'a> {
     body: &'a Body,
     locals: Option<&'a LocalUses>,

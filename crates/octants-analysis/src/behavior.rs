@@ -8,8 +8,8 @@ use octants_ir::{BlockId, Body, Effect, FuncId, Op};
 
 use crate::constants::known_int;
 
-/// Iterations of serial loops, nested ones multiplied, above which code runs long. As many again in a callee still take
-/// well below a second.
+/// Code with more iterations of serial loops (multiplied if nested) counts as long-running. As many again in a callee
+/// still take well below a second.
 const LONG: u64 = 1 << 14;
 
 /// A body without its callees.

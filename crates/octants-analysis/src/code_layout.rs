@@ -17,7 +17,7 @@ pub struct CodeLayout {
 }
 
 impl CodeLayout {
-    /// Of a body as it is now.
+    /// The layout of a body in its current state.
     pub fn of(body: &Body) -> CodeLayout {
         let mut layout = CodeLayout {
             home: vec![body.root; body.insts.len()],

@@ -192,7 +192,7 @@ impl<'a> Dependence<'a> {
         }
     }
 
-    /// Both subscripts are computed alike, and not from memory.
+    /// Both subscripts are computed in the same way, and not from memory.
     fn are_same(&self, x: &Subscript, y: &Subscript) -> bool {
         let values = x.value.zip(y.value);
         values.is_some_and(|(x, y)| same_value(self.body, x, y) && !is_read(self.body, x))
@@ -256,7 +256,7 @@ impl<'a> Dependence<'a> {
             if let Some(by) = apart.as_constant() {
                 return certain(by == 0);
             }
-            // Sums of multiples of a number that differ by no multiple of it.
+            // Sums of multiples of a number whose difference is not a multiple of it.
             let step = apart.terms.values().fold(0, |step, factor| common_divisor(step, factor.unsigned_abs()));
             let is_apart = step > 1 && !apart.constant.unsigned_abs().is_multiple_of(step);
             return if is_apart { Conflict::Apart } else { Conflict::Possible };
@@ -303,9 +303,9 @@ fn common_divisor(a: u64, b: u64) -> u64 {
 enum Relation {
     /// Its indices never are the same.
     Apart,
-    /// They are, or may be, whichever the iterations.
+    /// They are or may be equal, regardless of the iterations.
     Holds,
-    /// They are in iterations that solve an equation along an axis of the loop.
+    /// They are equal in iterations that solve an equation along an axis of the loop.
     Equation(u32, Equation),
     Unknown,
 }

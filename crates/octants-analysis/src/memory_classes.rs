@@ -17,7 +17,8 @@ pub struct MemoryClasses<'a> {
 }
 
 impl<'a> MemoryClasses<'a> {
-    /// Of these buffers. `arrays_may_alias`: two array arguments may be the same memory, or overlap.
+    /// Computes the classes of these buffers. `arrays_may_alias`: two array arguments may be the same memory, or
+    /// overlap.
     pub fn of(buffers: &'a [Buffer], arrays_may_alias: bool) -> MemoryClasses<'a> {
         MemoryClasses { buffers, arrays_may_alias }
     }

@@ -43,7 +43,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether a task is short that sums `count` elements in each of its iterations.
+    /// Whether a task that sums `count` elements in each iteration is short.
     fn sums(count: &str) -> bool {
         let text = format!(
             "program k -> unit {{

@@ -178,7 +178,7 @@ pub struct ParallelMeta {
     pub serialize: bool,
     /// Iterations per chunk (CPU), threads per block (GPU).
     pub block_dim: Option<u32>,
-    /// Most threads on the CPU.
+    /// Maximum number of threads on the CPU.
     pub num_threads: Option<u32>,
     /// Extent of the fastest axis where known: chunks are best cut at its multiples.
     pub inner_extent: Option<u64>,
@@ -281,7 +281,7 @@ pub struct WideForm {
     pub extents: Vec<u32>,
     /// Minimum number of iterations for which it pays off.
     pub least_iterations: u64,
-    /// Fewest of them along the last axis, at least `lanes`.
+    /// Minimum number of of them along the last axis, at least `lanes`.
     pub least_row: u64,
 }
 
@@ -430,8 +430,8 @@ impl DeviceContext {
     pub const BYTES: u64 = 64;
     /// The number of a launch has as many bits. For random numbers those above it count rounds.
     pub const LAUNCH_BITS: u32 = 40;
-    /// Most bytes of argument slots that follow it. More are in memory of the device, and their address is in the place
-    /// of the first slot.
+    /// Maximum number of bytes of argument slots that follow it. More are in memory of the device, and their address is
+    /// in the place of the first slot.
     pub const MOST_ARGUMENT_BYTES: u64 = 4000;
 }
 

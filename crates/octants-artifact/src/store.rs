@@ -32,7 +32,7 @@ use crate::entry::{HEADER, Refused, check_entry, compiler_of, read_entry, write_
 use crate::trust::{Trust, open_regular};
 use crate::{Artifact, Corrupted, Key};
 
-/// Time of use is kept no more exactly than this, so that reading rarely writes.
+/// Resolution of the recorded time of use. It is coarse, so that reading rarely writes.
 const FRESH: Duration = Duration::from_secs(600);
 /// A temporary file this old was left by a process that died.
 const ABANDONED: Duration = Duration::from_secs(3600);
@@ -45,7 +45,7 @@ const TRACES: &str = ".traces";
 /// The contents of a folder and its size limit.
 #[derive(Debug, Clone)]
 pub struct StoreOptions {
-    /// The folder; made when something is first stored.
+    /// The folder; created when something is first stored.
     pub folder: PathBuf,
     /// Names the compiler, its version and build: only to recognize entries of other compilers; keys contain it
     /// already.
@@ -167,7 +167,7 @@ impl Store {
         &self.options.folder
     }
 
-    /// Whose files are loaded from the folder. The error gives the reason.
+    /// The owners whose files are loaded from the folder. The error gives the reason if none are.
     fn trust(&self) -> Result<Trust, String> {
         if let Some(trust) = self.trust.get() {
             return Ok(*trust);
@@ -436,7 +436,7 @@ impl Found {
         Some(Found { bytes: about.len(), used: about.modified().ok()?, path, temporary, kind })
     }
 
-    /// Removes it, and the folder of traces that it was the last of.
+    /// Removes the file, and its folder of traces if that is then empty.
     fn remove(&self) -> io::Result<()> {
         fs::remove_file(&self.path)?;
         if let Some(folder) = self.path.parent().filter(|f| f.to_string_lossy().ends_with(TRACES)) {

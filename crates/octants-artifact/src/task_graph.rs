@@ -11,7 +11,7 @@ pub enum GraphPart {
     Tasks(u32, u32),
     /// Concurrent groups of parts.
     Parallel(Vec<Vec<GraphPart>>),
-    /// A body that runs, and again while its condition, read after each round, is not zero.
+    /// A body that runs at least once, and repeats while its condition, read after each round, is not zero.
     While {
         /// What decides.
         condition: Condition,

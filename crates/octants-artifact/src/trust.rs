@@ -89,7 +89,7 @@ mod unix {
                 let mut builder = std::fs::DirBuilder::new();
                 builder.recursive(true).mode(self.mode & 0o777).create(folder)?;
                 if self.group {
-                    // The mask of the process has taken rights away that the group has here.
+                    // The umask of the process has removed permissions that the group has here.
                     std::fs::set_permissions(folder, PermissionsExt::from_mode(self.mode))?;
                 }
             }

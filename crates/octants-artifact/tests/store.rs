@@ -363,7 +363,7 @@ fn leftovers_of_dead_processes_are_removed() {
 
 #[test]
 fn a_folder_that_cannot_be_created_is_reported_once() {
-    // A file instead of the folder refuses even those who may do everything.
+    // A file in place of the folder stops even the superuser.
     let folder = Folder::new("refused");
     fs::create_dir_all(&folder.0).unwrap();
     let file = folder.0.join("file");
@@ -496,7 +496,7 @@ fn put_a_trace_of_each_key() {
     let (Some(folder), Ok(number)) = (std::env::var_os(FOLDER), std::env::var(LIMIT)) else { return };
     let store = Store::open(options(Path::new(&folder)));
     for i in 0..KEYS {
-        // As a compilation does it: others may add theirs between looking and putting.
+        // In the order of a compilation: others may add traces between lookup and insertion.
         store.traces(&key(i));
         store.put_trace(&key(i), &trace(number.parse().unwrap())).unwrap();
     }

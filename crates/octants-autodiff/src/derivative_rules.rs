@@ -315,7 +315,7 @@ pub fn pull_back(b: &mut Builder, y: ValueId, adjoint: ValueId, wanted: impl Fn(
         && x == again
         && wanted(0)
     {
-        // Of a square both contributions are the same; its adjoint often has equal components, and is cheap to double.
+        // Both contributions of a square are the same; its adjoint often has equal components, and is cheap to double.
         let twice = b.binary(BinaryOp::Add, adjoint, adjoint);
         let value = b.binary(BinaryOp::Mul, twice, x);
         return vec![Contribution { operand: 0, part: Part::Whole, value }];

@@ -37,7 +37,7 @@ pub struct Differentiation {
     pub keeping: Keeping,
     /// The arrays that share memory in the call.
     pub aliases: Vec<Alias>,
-    /// The user's files, for lines that the modes which check report at run time.
+    /// The user's files, for lines that checking modes report at run time.
     pub sources: Sources,
     /// Warnings about code that makes a derivative wrong, but may be intended.
     pub warnings: Vec<Diagnostic>,
@@ -49,7 +49,7 @@ pub struct Differentiation {
 }
 
 impl Differentiation {
-    /// Of arrays that share no memory.
+    /// The options for arrays that share no memory.
     pub fn new(mode: AutodiffMode, keeping: Keeping) -> Differentiation {
         Differentiation { mode, keeping, ..Differentiation::default() }
     }
@@ -57,7 +57,7 @@ impl Differentiation {
     /// Returns the errors of the passes.
     ///
     /// # Errors
-    /// If they did.
+    /// Those of the passes, if any.
     pub fn finish(&mut self) -> Result<(), Vec<Diagnostic>> {
         if self.errors.is_empty() { Ok(()) } else { Err(std::mem::take(&mut self.errors)) }
     }

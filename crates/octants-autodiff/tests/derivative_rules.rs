@@ -149,7 +149,7 @@ fn binary(op: BinaryOp, x: f64, y: f64) -> f64 {
     }
 }
 
-/// Numbers from a linear congruence: the same at each run.
+/// Numbers of a linear congruential generator: the same in each run.
 struct Numbers(u64);
 
 impl Numbers {

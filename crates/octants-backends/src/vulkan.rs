@@ -16,9 +16,9 @@ const ASSEMBLY: CodeForm = crate::llvm::ASSEMBLY;
 /// The code that the driver loads: the module of the first task.
 const OBJECT: CodeForm = crate::llvm::OBJECT;
 
-/// The target with everything that code may use.
+/// The target with all optional features.
 const USUAL: &str = "vulkan";
-/// The target with nothing that a device may lack.
+/// The target without optional features.
 const LEAST: &str = "vulkan-minimum";
 
 /// octants-codegen-spirv as the engine calls it.

@@ -94,7 +94,7 @@ impl Lowering<'_, '_> {
         }
     }
 
-    /// Repeats a compare-and-swap until no other thread came between. An update that changes nothing is not stored.
+    /// Repeats a compare-and-swap until no other thread interferes. An update that changes nothing is not stored.
     fn cas_loop(&self, op: AtomicOp, ptr: V, leaf: &LeafAt, operand: V) -> V {
         let s = leaf.scalar;
         self.swap_repeatedly(Some(op), ptr, leaf, |old| {

@@ -479,7 +479,7 @@ impl Emitter {
         })
     }
 
-    /// Sets a module flag, which the linker and passes read; of two the larger holds.
+    /// Sets a module flag, which the linker and passes read; of two values, the larger one wins.
     pub fn set_module_flag(&self, key: &str, value: i64) {
         let behavior = llvm_sys::LLVMModuleFlagBehavior::LLVMModuleFlagBehaviorWarning;
         llvm!({

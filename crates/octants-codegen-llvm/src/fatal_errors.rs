@@ -47,7 +47,7 @@ thread_local! {
 /// Work of a thread; it receives the callback for its steps.
 type Work<'a> = dyn Fn(&mut dyn FnMut(&'static str)) + Sync + 'a;
 
-/// An error that only a fault of this compiler, or of LLVM, can be the cause of.
+/// An error that only a bug of this compiler or of LLVM can cause.
 pub(crate) fn compiler_bug(what: &str) -> CodegenError {
     CodegenError::new(format!("compiler bug: {what}. Please report it, with the kernel's source"))
 }
@@ -161,7 +161,7 @@ extern "C" fn fatal_error(reason: *const c_char) {
     }
 }
 
-/// Errors that LLVM reports to the context of a module and works on after them, with code that must not be used.
+/// Errors that LLVM reports to the context of a module. LLVM continues after them, with code that must not be used.
 #[derive(Default)]
 pub(crate) struct Diagnostics {
     errors: Mutex<Vec<String>>,

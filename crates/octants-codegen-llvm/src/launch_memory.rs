@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use octants_ir::{Body, Layout, MemorySpace, Op, Program, Schedule};
 
-/// Most bytes of shared memory that code declares on such machines.
+/// Maximum number of bytes of shared memory that code declares on such machines.
 const MOST_DECLARED: u64 = 48 << 10;
 
 /// Every root begins at a multiple of this.

@@ -99,7 +99,7 @@ pub(crate) struct Code {
 /// Loops around the code that is being lowered.
 #[derive(Debug, Default)]
 pub(crate) struct OpenLoops {
-    /// Of each its indices.
+    /// The indices of each loop.
     pub indices: HashMap<ValueId, Vec<Index>>,
     /// The targets of `Break` and `Continue`, innermost last.
     pub targets: Vec<LoopTargets>,

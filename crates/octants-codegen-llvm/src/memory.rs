@@ -368,7 +368,7 @@ impl Lowering<'_, '_> {
         self.u.target.shared_memory(self.e, &format!("octants_block_root_{root}"), bytes)
     }
 
-    /// The digits of an index, and how many bytes apart the elements are that differ by one in them.
+    /// The digits of an index, each with the distance in bytes of elements that differ by one in it.
     fn digits(&self, place: &Placement, axis: usize, index: V) -> Vec<(V, u64)> {
         let e = self.e;
         let ty = e.type_of(index);

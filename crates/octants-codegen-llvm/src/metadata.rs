@@ -251,7 +251,7 @@ impl Metadata {
         ("llvm.loop.vectorize.enable", Some(llvm!(LLVMValueAsMetadata(e.int(e.i1, 0)))))
     }
 
-    /// Marks the back edge of a loop that is rarely run: it is not to be unrolled.
+    /// Marks the back edge of a loop that rarely runs and must not be unrolled.
     pub fn mark_rolled_loop(&self, back_edge: V) {
         self.mark_loop(back_edge, &[("llvm.loop.unroll.disable", None)]);
     }

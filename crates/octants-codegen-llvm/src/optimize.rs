@@ -53,9 +53,9 @@ pub(crate) fn optimize(
     check_module(module, "the optimizer")
 }
 
-/// Longest function, in LLVM instructions before optimization, for which the SLP vectorizer and the passes that
-/// `skip_passes.cpp` names run. Longer functions are mostly branches and inner loops: there these passes took a third
-/// of the time and made no program faster. Loop vectorization is unaffected.
+/// Maximum length of a function, in LLVM instructions before optimization, for which the SLP vectorizer and the passes
+/// that `skip_passes.cpp` names run. Longer functions are mostly branches and inner loops: there these passes took a
+/// third of the time and made no program faster. Loop vectorization is unaffected.
 const LONG: usize = 2_500;
 
 fn instructions(function: FunctionValue<'_>) -> usize {
@@ -95,7 +95,7 @@ fn run(module: &Module<'_>, machine: &TargetMachine, passes: &str) -> Result<(),
         .map_err(|e| CodegenError::new(format!("LLVM's passes failed: {e}")))
 }
 
-/// Options of LLVM that are the process's:
+/// Process-wide options of LLVM:
 ///
 /// - The schedulers track at most 200 memory accesses of a block, and keep the order of earlier ones. They compare each
 ///   with all later ones: at the default of 1,000, a block of some thousand accesses takes seconds.

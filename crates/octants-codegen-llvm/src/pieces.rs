@@ -43,11 +43,11 @@ impl Piece {
     }
 }
 
-/// Fewest instructions of a piece.
+/// Minimum number of instructions of a piece.
 const LEAST: usize = 250;
 /// The fixed cost of an entry point, in instructions.
 const ENTRY: usize = 50;
-/// Most pieces of one program, roughly: more threads than that are rare, and each piece must be linked.
+/// Maximum number of pieces of one program, roughly: more threads than that are rare, and each piece must be linked.
 const MOST: usize = 64;
 
 /// All forms of all tasks, except those that may be separate modules.
@@ -86,7 +86,7 @@ pub(crate) fn cut(facts: &Facts<'_>, assembled_later: bool) -> Vec<Piece> {
     pieces
 }
 
-/// Neighbors together until they have the least size.
+/// Merges neighbors until they have the minimum size.
 fn group<'f>(entries: &[Entry], least: usize, of_a_piece: impl Fn() -> Sizes<'f>) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     let mut sizes = of_a_piece();

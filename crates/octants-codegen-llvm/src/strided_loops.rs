@@ -176,7 +176,7 @@ struct Groups {
 }
 
 impl Groups {
-    /// The launcher saw to it that no number here overflows (`octants_artifact::WideForm`).
+    /// The launcher ensured that no number here overflows (`octants_artifact::WideForm`).
     fn of(lowering: &Lowering<'_, '_>, axes: &[Axis], of: IterationGroup) -> Option<Groups> {
         let e = lowering.e;
         let (axis, lanes) = (axes.last()?, of.factor);

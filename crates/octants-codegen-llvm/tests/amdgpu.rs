@@ -410,9 +410,9 @@ fn instructions(text: &str) -> String {
     out
 }
 
-/// Code as it was when somebody last looked at it. `OCTANTS_BLESS=1 cargo nextest run -p octants-codegen-llvm golden`
-/// writes it again: read the difference before you commit it. Another version of LLVM than the files' makes other code,
-/// and is not compared.
+/// The code that was last reviewed. `OCTANTS_BLESS=1 cargo nextest run -p octants-codegen-llvm golden` regenerates it:
+/// review the difference before committing it. Other versions of LLVM than the files' make other code, which is not
+/// compared.
 #[test]
 fn golden_code_of_a_few_kernels() {
     let cases = [

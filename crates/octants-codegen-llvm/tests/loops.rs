@@ -206,7 +206,7 @@ fn reductions_fold_into_the_target_once_per_chunk() {
 
 #[test]
 fn a_half_precision_sum_keeps_small_terms() {
-    // In half precision it would stay at 2048: 2049 is no such number.
+    // In half precision the sum would stay at 2048, because 2049 is not representable.
     let (one, three_thousand) = (0x3c00u16, 0x69dcu16);
     let mut x = [one; 3000];
     for (op, wanted) in [(AtomicOp::Add, three_thousand), (AtomicOp::Sub, three_thousand | 0x8000)] {

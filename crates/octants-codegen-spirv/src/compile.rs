@@ -219,7 +219,7 @@ fn fill_task(l: &mut Lowering<'_, '_>, kind: &TaskKind, schedule: &TaskSchedule)
     if schedule.behavior.draws {
         l.make_random_state();
     }
-    // All threads of a block decide alike.
+    // All threads of a block decide in the same way.
     let enters = l.u.facts.schedule.may_fail().then(|| {
         l.has_failed = Some(l.e.variable(l.e.bool()));
         let out = l.stays_out();

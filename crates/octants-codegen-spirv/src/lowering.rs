@@ -144,7 +144,7 @@ pub(crate) struct Lowering<'u, 'p> {
     /// Argument slots that were read, 64 bits each.
     pub slots: RefCell<HashMap<u32, Id>>,
     pub random_key: Cell<Option<(Id, Id)>>,
-    /// Of each open loop its indices.
+    /// The indices of each open loop.
     pub indices: HashMap<ValueId, Vec<Index>>,
     /// The targets of `Break` and `Continue`, innermost last.
     pub targets: Vec<LoopTargets>,

@@ -83,7 +83,7 @@ impl Lowering<'_, '_> {
         }
     }
 
-    /// A float times 2 to an integer, in two steps: each power has a float.
+    /// A float times 2 to an integer, in two steps: each power is representable.
     fn scale(&self, s: Scalar, v: Id, n: Id) -> Id {
         let e = self.e;
         let half = e.ashr(n, e.u32c(1));
@@ -223,7 +223,7 @@ impl Lowering<'_, '_> {
         let size = e.fabs(v);
         let is_large = e.fgt(size, real(1.0));
         let x = e.select(is_large, e.fdiv(real(1.0), size), size);
-        // Of an eighth of a turn the nearest multiple of pi / 16 is taken away: atan x = a + atan((x - c) / (1 + c x)).
+        // The nearest multiple of pi / 16, at most pi / 4, is subtracted: atan x = a + atan((x - c) / (1 + c x)).
         let mut center = (real(0.0), real(0.0));
         for k in 1..=4 {
             let angle = f64::from(k) * std::f64::consts::PI / 16.0;

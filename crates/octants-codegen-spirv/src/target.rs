@@ -32,7 +32,7 @@ macro_rules! features {
             pub subgroup_size: u32,
             /// Bytes of shared memory of a block.
             pub shared_bytes: u32,
-            /// A fault, not a feature: a memory barrier waits for all threads of the block, as a control barrier does.
+            /// A driver bug: a memory barrier waits for all threads of the block, as a control barrier does.
             pub fences_wait: bool,
             /// Another driver bug: a thread that has run many iterations leaves all its loops. The code then records
             /// this.

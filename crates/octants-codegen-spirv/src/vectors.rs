@@ -11,7 +11,7 @@ use crate::emit::{Id, Op};
 use crate::lowering::Lowering;
 use crate::place::{LeafAt, Place};
 
-/// Most bytes of an access.
+/// Maximum number of bytes of an access.
 const MOST_BYTES: u32 = 16;
 
 /// How a vector is accessed.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub struct SourceFile {
     /// Path as Python reports it (`co_filename`).
     pub path: String,
-    /// The text of the function, dedented by nothing: columns are the user's columns.
+    /// The text of the function, not dedented: columns are the user's columns.
     pub text: String,
     /// The line number in the user's file of the first line of `text` (1-based).
     pub first_line: u32,

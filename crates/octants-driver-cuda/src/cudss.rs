@@ -55,7 +55,7 @@ struct Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         let handle = *self.handle.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: made by `create`, and used no more.
+        // SAFETY: made by `create`, and not used afterwards.
         let _ = unsafe { (self.functions.destroy)(handle as Handle) };
     }
 }
@@ -240,7 +240,7 @@ impl Drop for Solver {
     fn drop(&mut self) {
         let f = &self.library.functions;
         let handle = self.library.handle.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: made by the library, and used no more. An error cannot be reported.
+        // SAFETY: made by the library, and not used afterwards. An error cannot be reported.
         unsafe {
             for matrix in [self.matrix, self.right, self.solution].into_iter().filter(|m| !m.is_null()) {
                 let _ = (f.destroy_matrix)(matrix);

@@ -82,7 +82,7 @@ fn events_order_streams_and_measure_time() {
 fn s7_the_default_stream_synchronizes_with_the_null_stream_of_other_libraries() {
     let Some(gpu) = Gpu::open() else { return };
     let (kernel, x) = (mad(&gpu), gpu.numbers(100));
-    // The handle by which any vendor's null stream is had.
+    // The handle by which any vendor's null stream is obtained.
     let null = gpu.device.stream_from_handle(1).unwrap();
     let own = gpu.device.default_stream();
     for _ in 0..3 {

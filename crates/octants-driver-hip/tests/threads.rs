@@ -133,7 +133,7 @@ fn launch(p: &Program, device: &Device, memory: &Memory) -> Vec<u8> {
     bytes
 }
 
-/// Runs programs on both; all of them are looked at.
+/// Runs programs on both. Reports all differences, not only the first.
 fn check(programs: &[(String, Program)]) {
     let driver = vendor::open(&GpuConfig::default()).unwrap();
     let said = Arc::new(Mutex::new(String::new()));

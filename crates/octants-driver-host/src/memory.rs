@@ -12,7 +12,7 @@ use crate::map_pages::{ALIGNMENT, HUGE_PAGE, MARGIN, map, map_sparse, unmap};
 
 /// Blocks from this size on are mapped by themselves.
 const MAPPED_FROM: usize = HUGE_PAGE;
-/// Least and most bytes on either side of a smaller block.
+/// Minimum and maximum bytes on either side of a smaller block.
 const SLACK: (usize, usize) = (256, MARGIN);
 
 /// Gives out blocks.
@@ -40,7 +40,7 @@ impl HostMemory {
     /// Takes back what [`HostMemory::allocate`] or [`HostMemory::allocate_sparse`] made.
     ///
     /// # Safety
-    /// `address` came from `allocate(bytes)` of this value and is used no more.
+    /// `address` came from `allocate(bytes)` of this value and is not used afterwards.
     pub unsafe fn free(&self, address: u64, bytes: u64) {
         let (address, bytes) = (address as usize, bytes as usize);
         // SAFETY: the same size decides the same way as in `allocate`; sparse blocks are large ones.

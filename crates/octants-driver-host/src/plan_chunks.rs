@@ -49,7 +49,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Of a task, on a pool of `threads` threads.
+    /// The shape of a task on a pool of `threads` threads.
     pub fn new(meta: &ParallelMeta, threads: u32) -> Shape {
         let threads = if meta.serialize { 1 } else { threads.min(meta.num_threads.unwrap_or(u32::MAX)).max(1) };
         let grain = meta.block_dim.map_or(GRAIN, |b| u64::from(b).max(1));

@@ -35,7 +35,7 @@ thread_local! {
     static WORKER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Most threads of a pool.
+/// Maximum number of threads of a pool.
 const MOST_THREADS: u32 = 1 << 20;
 /// Maximum number of concurrent jobs.
 const SLOTS: usize = 16;

@@ -177,8 +177,8 @@ fn the_callback_runs_only_before_long_work() {
     };
     let buffer = device.allocate(4 << 20).unwrap();
     let load = || device.load(&artifact(2, vec![parallel("increment", "count_arg1", 0.3)])).unwrap();
-    // The first runs are measured: on a busy machine all of them may have been interrupted, and the task be thought
-    // long.
+    // The first runs are measured: on a busy machine all of them may have been interrupted, so that the task is taken
+    // to be long.
     let quick = || {
         let small = load();
         told(&small, &[buffer.ptr().unwrap(), 100], 4);

@@ -48,7 +48,7 @@ pub struct Message {
     pub values: Vec<u64>,
     /// An assertion that fails, rather than text.
     pub fails: bool,
-    /// The record is complete; otherwise its words are reserved, and no more.
+    /// The record is complete; otherwise its words are only reserved.
     pub written: bool,
 }
 
@@ -180,7 +180,7 @@ impl Log {
         self.state().mistakes.clone()
     }
 
-    /// Lets the call fail that comes `n`-th from now on, of those that can. Zero is the next.
+    /// Makes the `n`-th of the following calls that can fail do so. Zero is the next one.
     pub fn fail_call(&self, n: u64) {
         let mut s = self.state();
         s.failed = None;
@@ -213,7 +213,7 @@ impl Log {
         self.state().messages_to_send.push(said);
     }
 
-    /// All that was queued until now is done, without anyone having waited.
+    /// Everything queued so far is done, although nothing has waited for it.
     pub fn all_done(&self) {
         let mut s = self.state();
         let clocks: Vec<_> = s.streams.values().cloned().collect();

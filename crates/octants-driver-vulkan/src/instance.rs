@@ -23,7 +23,7 @@ pub struct Instance {
     pub(crate) calls: ash::Instance,
     /// Keeps the library loaded.
     _entry: ash::Entry,
-    /// The process that made it: a forked one has no use for it.
+    /// The process that made it: a forked one cannot use it.
     process: u32,
 }
 

@@ -96,7 +96,7 @@ pub fn user_cache_folder() -> Option<PathBuf> {
 }
 
 fn cache_folder_of(read: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
-    // The specification has relative paths ignored.
+    // The specification demands that relative paths are ignored.
     let absolute = |name| read(name).filter(|p| p.is_absolute());
     absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))
 }

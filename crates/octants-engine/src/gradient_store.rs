@@ -34,7 +34,7 @@ const LITTLE_BYTES: u64 = 512 << 20;
 /// How lanes run the iterations of a loop.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lanes {
-    /// Most of them.
+    /// Maximum number of of them.
     pub most: u64,
     /// Maximum number of lanes if the store would otherwise exceed [`LITTLE_BYTES`].
     pub at_once: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Lanes {
     pub even: Option<u64>,
     /// A lane runs neighboring iterations and has neighboring words; else lanes take turns in both.
     pub neighbors: bool,
-    /// Most bytes that the store may take.
+    /// Maximum number of bytes that the store may take.
     pub most_bytes: u64,
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Asked {
 }
 
 impl KnownResults {
-    /// Of code whose results depend on this.
+    /// A cache for code whose results depend on this.
     pub fn new(on: Dependence) -> KnownResults {
         KnownResults { on, known: Mutex::default() }
     }
@@ -51,7 +51,7 @@ impl KnownResults {
                 return None;
             }
             match slots[slot as usize] {
-                // Of arrays without elements.
+                // The address of an array without elements.
                 0 => {}
                 address => memory.push(stream.version_at(address)?),
             }

@@ -125,7 +125,7 @@ const VENDOR_FILES: &[(&str, &str)] = &[
     ("crates/octants-engine/tests/architecture.rs", "this file"),
 ];
 
-/// Global state that may be: file, name, reason.
+/// Permitted global state: file, name, reason.
 const GLOBAL_STATE: &[(&str, &str, &str)] = &[
     (
         "crates/octants-driver-cuda/src/cudss/tests.rs",

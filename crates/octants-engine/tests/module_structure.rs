@@ -210,7 +210,7 @@ fn reexports(root: &[TokenTree]) -> BTreeMap<String, ModulePath> {
     paths.filter_map(|path| Some((path.last()?.clone(), path))).collect()
 }
 
-/// For each module of a crate those that it imports, its children aside.
+/// For each module of a crate, the modules that it imports, except its children.
 fn imports(files: &[&Source]) -> BTreeMap<ModulePath, BTreeSet<ModulePath>> {
     let known: BTreeSet<&ModulePath> = files.iter().map(|f| &f.module).filter(|m| !m.is_empty()).collect();
     let root = files.iter().find(|f| f.module.is_empty()).map(|f| reexports(&f.tokens())).unwrap_or_default();

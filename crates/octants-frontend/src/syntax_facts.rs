@@ -141,7 +141,7 @@ pub fn called_name(e: &Expr) -> Option<&str> {
     }
 }
 
-/// Functions that change nothing, by which most loops are written.
+/// Functions without side effects, which the headers of most loops call.
 const PURE: [&str; 9] = ["range", "ndrange", "static", "len", "zip", "enumerate", "int", "float", "bool"];
 
 /// A call or `:=` is somewhere in the expression, so that evaluating it may change memory.

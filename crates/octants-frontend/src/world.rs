@@ -44,7 +44,7 @@ pub enum Entity {
     /// `qd.types.vector(3)`: the type with the default scalar. A parameter that it annotates keeps the scalar of its
     /// argument.
     AnyTensorType(Type),
-    /// `qd.types.struct(...)`, `@qd.dataclass`: members and their types, each an object in its turn.
+    /// `qd.types.struct(...)`, `@qd.dataclass`: members and their types, which are objects themselves.
     StructType {
         /// For messages.
         name: String,
@@ -57,7 +57,7 @@ pub enum Entity {
         ty: Type,
         /// Components, row-major: `Int`, `Float` or `Bool` entities.
         values: Vec<Entity>,
-        /// An array of numpy, whose methods and operators are Python's business.
+        /// An array of numpy, whose methods and operators Python evaluates.
         is_numpy: bool,
     },
     /// A Python-scope `qd.Struct` object used as a constant.
@@ -416,11 +416,11 @@ pub struct Options {
     pub short_circuit: bool,
     /// Warn when `qd.static` unrolls more than this; 0 never warns.
     pub unrolling_limit: u32,
-    /// Most rounds of a `qd.graph.do_while` loop; 0 for any number.
+    /// Maximum number of rounds of a `qd.graph.do_while` loop; 0 for any number.
     pub graph_max_iterations: u32,
     /// Threads of a subgroup; zero on a device without blocks of threads.
     pub subgroup_size: u32,
-    /// Most bytes of a block's shared memory.
+    /// Maximum number of bytes of a block's shared memory.
     pub shared_bytes: u64,
     /// The mode of differentiation, which determines the shadow buffers.
     pub mode: AutodiffMode,

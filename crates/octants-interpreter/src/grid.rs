@@ -230,7 +230,7 @@ impl<'a> Machine<'a> {
         true
     }
 
-    /// A fault of a thread that waits, which names one that does not come.
+    /// The fault of a waiting thread. It names a thread that never arrives.
     fn missing_thread_fault(&self, threads: &[Thread<'a>]) -> Fault {
         let waits = threads.iter().find(|t| t.waits_at.is_some()).expect("a thread has not ended");
         let here = place(waits);

@@ -81,7 +81,7 @@ pub enum Order {
 pub struct Interpreter {
     /// For loops with operations of threads.
     pub grid: Grid,
-    /// Of iterations and threads.
+    /// The order of iterations and threads.
     pub order: Order,
     /// The seed of random numbers.
     pub seed: u64,

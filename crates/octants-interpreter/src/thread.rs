@@ -49,9 +49,9 @@ pub(crate) struct Iterations {
     pub count: u64,
     /// The iteration of each number.
     pub order: Option<Rc<[u64]>>,
-    /// Of a loop with groups: each run of the body or of a group's body, by its first iteration.
+    /// For a loop with groups, each run of the body or of a group's body, by its first iteration.
     pub pieces: Option<Rc<[(u64, BlockId)]>>,
-    /// Of a parallel loop: the locals that each iteration starts with as zero.
+    /// For a parallel loop, the locals that are zero at the start of each iteration.
     pub fresh: Option<Rc<[LocalId]>>,
 }
 

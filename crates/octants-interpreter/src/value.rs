@@ -17,7 +17,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// Of a value's leaves.
+    /// A value with these leaves.
     pub fn of(leaves: Vec<u64>) -> Value {
         match leaves[..] {
             [] => Value::Unit,

@@ -20,7 +20,7 @@ pub struct CodegenOptions {
     pub vector_bits: Option<u32>,
     /// The vendor's math library for device code.
     pub device_library: DeviceLibrary,
-    /// Most threads that work on one program, at least one. The code is the same with any number.
+    /// Maximum number of threads that work on one program, at least one. The code is the same with any number.
     pub threads: usize,
 }
 

@@ -60,7 +60,7 @@ pub fn push_if(b: &mut Builder, condition: ValueId, f: impl FnOnce(&mut Builder)
     b.set_cursor(back);
 }
 
-/// A component of a scalar or tensor is not zero. Bits are compared, for compilers may take it that no float is NaN.
+/// A component of a scalar or tensor is not zero. Bits are compared, because compilers may assume that no float is NaN.
 pub fn any_bits(b: &mut Builder, value: ValueId) -> ValueId {
     let ty = b.ty(value).clone();
     let s = ty.scalar().expect("compiler bug: bits of a type without scalars");

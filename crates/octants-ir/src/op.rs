@@ -200,16 +200,16 @@ pub struct LoopHints {
     pub independent: bool,
     /// It is not vectorized.
     pub no_vectors: bool,
-    /// The threads of a subgroup run it in step. Passes leave it and the loops in it as they are.
+    /// The threads of a subgroup run it in lockstep. Passes leave it and the loops in it as they are.
     pub converged: bool,
 }
 
 /// Unroll factors of a loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Unroll {
-    /// Of the loop.
+    /// The factor of the loop.
     pub factor: u32,
-    /// Of the remainder loop.
+    /// The factor of the remainder loop.
     pub remainder_factor: Option<u32>,
 }
 

@@ -143,7 +143,7 @@ pub struct FunctionSchedule {
 /// How a task runs.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TaskSchedule {
-    /// Of the program's body.
+    /// The schedule of the program's body.
     pub body: BodySchedule,
     /// The code that runs, the main variant first.
     pub variants: Vec<Variant>,
@@ -172,7 +172,7 @@ impl TaskSchedule {
         self.variants.iter().find(|v| v.role == role)
     }
 
-    /// Most iterations of the parallel loop that a thread interleaves in launches on many threads.
+    /// Maximum number of iterations of the parallel loop that a thread interleaves in launches on many threads.
     pub fn interleave_factor(&self) -> u32 {
         let variants = self.variants.iter().filter(|v| matches!(v.role, Role::Main | Role::Private));
         let factors = variants.flat_map(|v| v.groups()).map(|group| group.factor);

@@ -43,7 +43,7 @@ pub(crate) enum RunBy {
 }
 
 impl RunBy {
-    /// Of a task's body.
+    /// What runs a task's body.
     pub fn of(kind: &TaskKind) -> RunBy {
         match kind {
             TaskKind::Serial | TaskKind::Parallel(_) => RunBy::OneThread,
@@ -137,7 +137,7 @@ impl Convergence {
     }
 }
 
-/// For which threads an operation is that all of them execute together.
+/// The threads that must all execute an operation together.
 fn scope_of(op: &Op) -> Option<ThreadScope> {
     match op {
         Op::Barrier(scope) => Some(*scope),
@@ -206,7 +206,7 @@ impl Divergence<'_> {
         self.changed |= new != std::mem::replace(&mut self.locals[l.index()], new);
     }
 
-    /// Walks through a block to which control comes with some divergence.
+    /// Walks through a block that control enters with some divergence.
     fn block(&mut self, b: BlockId, control: Level) -> Exits {
         let body = self.body;
         let mut here = control;

@@ -9,7 +9,7 @@ use crate::tree::LevelTree;
 pub struct CellIndex {
     /// They make the number of the cell's word of state, the first one outermost.
     pub digits: Vec<IndexDigit>,
-    /// Of a level of lists: the digit that counts the elements of a list.
+    /// For a level of lists, the digit that counts the elements of a list.
     pub list: Option<IndexDigit>,
     /// For each axis, the digit of the position within the cell.
     pub inner: Vec<IndexDigit>,

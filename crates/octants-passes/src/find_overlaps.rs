@@ -80,8 +80,8 @@ struct Access {
     span: Span,
 }
 
-/// The overlaps of a kernel's groups, except those in `allowed`: for each pair of buffers that are the same memory,
-/// most often one and itself, and each pair of groups the gravest.
+/// The overlaps of a kernel's groups, except those in `allowed`: the most severe one for each pair of groups and each
+/// pair of buffers that are the same memory, usually a buffer and itself.
 pub fn find_overlaps(kernel: &Kernel, allowed: &BTreeSet<u32>, aliases: &[Alias]) -> Vec<Overlap> {
     let body = &kernel.body;
     let locals = local_uses(body);

@@ -6,8 +6,8 @@
 //! is anything under a condition on them. Only certain accesses count, so there are no false positives. Data-dependent
 //! races are left to the run-time checks.
 //!
-//! It is not a race if all iterations store the same value: a constant, or a value computed alike from memory that the
-//! loop does not write.
+//! It is not a race if all iterations store the same value: a constant, or a value computed in the same way from memory
+//! that the loop does not write.
 //!
 //! The same evaluation finds the elements that a launch certainly touches, for races between launches.
 //!
@@ -131,7 +131,7 @@ pub struct RaceSearch {
 const MOST_STEPS: u32 = 400_000;
 
 impl RaceSearch {
-    /// Of a kernel of the front end.
+    /// The search for a kernel of the front end.
     pub fn of(kernel: &Kernel, overlap_allowed: &BTreeSet<u32>) -> RaceSearch {
         let mut kernel = kernel.clone();
         merge_aliased_buffers(&mut kernel, &[]);

@@ -35,9 +35,9 @@ pub struct SplitLoop {
     pub reads: BTreeMap<BufferId, Halo>,
     /// The split arrays that are written.
     pub writes: BTreeSet<BufferId>,
-    /// The split arrays that are added to and nothing else, with the rows around the owned one.
+    /// The split arrays that are only added to, with the rows around the owned one.
     pub adds: BTreeMap<BufferId, Halo>,
-    /// The split arrays that are read or added to at rows of the rank, whichever these are.
+    /// The split arrays that are read or added to at any rows of the rank.
     pub local: BTreeSet<LocalRows>,
     /// Other memory that is updated: each rank has a part of the sum.
     pub updates: BTreeMap<BufferId, AtomicOp>,
@@ -126,7 +126,7 @@ impl Halo {
 }
 
 impl<'a> SplitCode<'a> {
-    /// Of code whose split arrays these are.
+    /// The properties of code with these split arrays.
     pub fn new(buffers: &'a [Buffer], functions: &[Function], split: &'a BTreeSet<BufferId>) -> SplitCode<'a> {
         SplitCode { buffers, split, functions: function_effects(functions) }
     }

@@ -15,7 +15,7 @@ pub struct KernelGradient {
 }
 
 impl KernelGradient {
-    /// Of a kernel.
+    /// The gradient of a kernel.
     pub fn new(kernel: &Bound<'_, Kernel>) -> KernelGradient {
         KernelGradient { kernel: kernel.clone().unbind(), instance: None }
     }

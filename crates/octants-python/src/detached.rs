@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use octants_engine::runtime::Renewable;
 use pyo3::prelude::*;
 
-/// Longest that a fork waits for kernels that other threads run.
+/// Maximum time that a fork waits for kernels that other threads run.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Threads about to fork. While there are any, no compilation starts.

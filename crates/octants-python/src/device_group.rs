@@ -17,7 +17,7 @@ use crate::{detached, errors};
 pub struct DeviceGroup {
     /// Their programs, the default one first.
     pub programs: Vec<Arc<Program>>,
-    /// Of each but the first.
+    /// The mirrors of each device but the first.
     pub mirrors: Vec<Mirrors>,
     exchanges_on: Vec<runtime::Stream>,
 }

@@ -183,7 +183,7 @@ pub fn subgroup_size() -> u32 {
     current().map_or(0, |p| p.session.target_info().subgroup_size)
 }
 
-/// Most bytes of shared memory that the arrays of a block may take on the running program's device.
+/// Maximum number of bytes of shared memory that the arrays of a block may take on the running program's device.
 #[pyfunction]
 pub fn max_shared_bytes() -> u64 {
     current().map_or(0, |p| p.session.target_info().max_shared_bytes)

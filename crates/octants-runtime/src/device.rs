@@ -287,7 +287,7 @@ impl Device {
         self.0.core.workers.trim(&*self.0.core.driver);
     }
 
-    /// Memory of `bytes` bytes, zeroed. No bytes are fine.
+    /// Zeroed memory of `bytes` bytes, which may be zero.
     pub fn allocate(&self, bytes: u64) -> Result<Buffer> {
         Buffer::allocate(&self.0.core, bytes, Contents::Zeroed)
     }
@@ -443,7 +443,7 @@ impl Device {
         self.0.core.wait_was_abandoned.load(Ordering::Relaxed)
     }
 
-    /// Whether the device was left to work that does not end. Its memory is the process's until that ends.
+    /// Whether the device was abandoned with work that does not end. Its memory stays allocated until the process ends.
     pub fn is_abandoned(&self) -> bool {
         self.0.core.is_abandoned()
     }
@@ -537,7 +537,7 @@ impl Device {
         end
     }
 
-    /// Lets go of a device whose work does not end: waiting for it, as giving things back would, never ends either.
+    /// Abandons a device whose work does not end: releasing its resources would wait forever.
     fn abandon(&self) {
         let core = &self.0.core;
         core.abandon();

@@ -55,7 +55,7 @@ struct Mark {
 }
 
 impl LaunchOrder {
-    /// Of launches after the work of `home`.
+    /// An order for launches after the work of `home`.
     pub fn new(home: Stream) -> LaunchOrder {
         LaunchOrder { device: home.core().device.clone(), home, made: Mutex::default() }
     }

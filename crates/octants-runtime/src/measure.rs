@@ -16,9 +16,9 @@ use crate::profile::{Anchor, Pending, Queued, State};
 
 /// The maximum number of pending launches. A launch beyond it waits for its own stream.
 const MOST_PENDING: usize = 1 << 13;
-/// After this many new ones, those that are done are looked for.
+/// After this many new launches, completed ones are searched for.
 const LOOK_AFTER: usize = 1 << 9;
-/// An anchor that is further back than this is exchanged.
+/// An anchor that is older than this is replaced.
 const ANCHOR_MS: f64 = 1000.0;
 
 /// A launch in progress. Its measurements are kept when it is dropped.

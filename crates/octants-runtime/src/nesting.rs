@@ -58,7 +58,7 @@ pub fn mark_worker_thread() {
     MARKS.with(|c| c.set(INSIDE));
 }
 
-/// Marks this thread as one that captures, or as one that does no longer.
+/// Sets whether this thread captures.
 pub(crate) fn mark_capturing(captures: bool) {
     MARKS.with(|c| c.set(if captures { c.get() | CAPTURING } else { c.get() & !CAPTURING }));
 }
@@ -85,7 +85,7 @@ pub fn set_concurrency(concurrent: Option<bool>) -> Option<bool> {
     before
 }
 
-/// True when this thread's nested launches are queued, for it runs no task.
+/// True when this thread's nested launches are queued, because it runs no task.
 pub(crate) fn is_dispatching() -> bool {
     MARKS.with(Cell::get) & CONDUCTING != 0
 }

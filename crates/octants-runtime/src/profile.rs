@@ -82,9 +82,9 @@ impl Total {
 /// The sums of a kernel: of its launches, each the sum of its tasks, and of each task.
 #[derive(Debug, Clone, Default)]
 pub struct KernelTotal {
-    /// Of launches.
+    /// The sums of its launches.
     pub launches: Total,
-    /// Of tasks, by name, in launch order.
+    /// The sums of its tasks, by name, in launch order.
     pub tasks: Vec<(String, Total)>,
 }
 

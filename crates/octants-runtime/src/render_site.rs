@@ -334,7 +334,7 @@ mod tests {
     }
 
     fn int(format: &str, v: i32) -> String {
-        // The upper half of a slot is not the code's business.
+        // The code does not define the upper half of a slot.
         value(ScalarKind::I32, &[], format, &[u64::from(v as u32) | 0xdead << 40])
     }
 

@@ -18,7 +18,7 @@ pub type TextSink = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Text held back at most.
 const FLUSH_BYTES: usize = 8 << 10;
-/// Longest time that text is held back while more is being printed.
+/// Maximum time that text is held back while more is being printed.
 const FLUSH_AFTER: Duration = Duration::from_millis(20);
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -49,7 +49,7 @@ impl Printer {
         Printer { pending: AtomicBool::new(false), text, flush_after: FLUSH_AFTER, sink }
     }
 
-    /// Adds text, all of it or none between two texts of other threads.
+    /// Adds text as a whole: texts of other threads come before or after it.
     pub fn print(&self, text: &str) {
         let mut t = lock(&self.text);
         t.buffer.push_str(text);

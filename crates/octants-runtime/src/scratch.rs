@@ -22,7 +22,7 @@ pub(crate) struct Scratch {
     /// Pinned.
     pub(crate) result: DevicePtr,
     result_bytes: u64,
-    /// A launch was left that may still write its results.
+    /// A launch was abandoned that may still write its results.
     pub(crate) is_written: bool,
     pub(crate) staging: Staging,
     pub(crate) channel: Option<Channel>,
@@ -30,7 +30,7 @@ pub(crate) struct Scratch {
     pub(crate) is_nested: bool,
     /// Messages of the current launch go to the channel there, under this number.
     pub(crate) log_channel: (DevicePtr, u64),
-    /// Argument slots of a launch that does not pass them on as they came.
+    /// Argument slots of a launch that changes them before it passes them on.
     pub(crate) slots: Vec<u64>,
     /// The checkpoint at which the current launch resumes, and the one at which it ended.
     pub(crate) checkpoints: Checkpoints,

@@ -17,7 +17,8 @@ pub enum Section {
     InOrder(Range<usize>),
     /// At least two groups of sections, independent of one another.
     Groups(Box<[Box<[Section]>]>),
-    /// Sections that run, and again while a condition holds. Its number among the loops of the kernel.
+    /// Sections that run at least once, and repeat while a condition holds. The first value is the loop's number in the
+    /// kernel.
     While(u32, Condition, Box<[Section]>),
     /// Sections for a condition that holds, and for one that does not.
     If(Condition, [Box<[Section]>; 2]),

@@ -105,7 +105,7 @@ impl Drop for StreamCore {
         // A foreign stream may no longer exist; the work is done in any case.
         scratch.free(&*device.driver, if self.last.is_some() { StreamHandle(0) } else { handle });
         if let Some(last) = self.last {
-            // SAFETY: the stream's own, and used no more.
+            // SAFETY: the stream's own, and not used afterwards.
             unsafe { device.driver.destroy_event(last) }
         }
         device.profile.forget_stream(handle.0);

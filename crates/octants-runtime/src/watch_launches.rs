@@ -35,9 +35,9 @@ use crate::report::lock;
 
 /// Uses of a buffer that are remembered.
 const MOST_USES: usize = 256;
-/// Steps of a graph that are compared with each other.
+/// Maximum number of steps of a graph that are compared with each other.
 const MOST_STEPS: usize = 512;
-/// Launches that are remembered before those are forgotten that the host has waited for.
+/// Number of recorded launches from which those that the host has waited for are forgotten.
 const MANY_LAUNCHES: usize = 4096;
 /// Maximum number of unsuccessful element-by-element comparisons of two kernels' launches with different arguments.
 /// After that, they are no longer compared: with indices from memory, each comparison is slow and finds nothing.
@@ -167,7 +167,7 @@ impl Watch {
 }
 
 impl DeviceWatch {
-    /// Of a device that is watched with others.
+    /// The watch of a device that is watched with others.
     pub(crate) fn new(all: &Arc<Watch>, device: &Arc<DeviceCore>) -> Arc<DeviceWatch> {
         let mut devices = lock(&all.devices);
         let (number, device) = (devices.len() as u32, Arc::downgrade(device));
@@ -493,8 +493,8 @@ fn kernels_of(a: &Work, b: &Work) -> Option<[ModuleHandle; 2]> {
     }
 }
 
-/// The use that is missed least: one that the host has waited for, or else one with a later use on its stream, for a
-/// wait for that orders both.
+/// The use that matters least: one that the host has waited for, or else one with a later use on its stream, for a wait
+/// for that orders both.
 fn least_use(host: &Clock, uses: &[Use]) -> usize {
     let is_done = |u: &Use| host.holds(u.work.stream, lock(&u.work.last).number);
     let has_later = |(n, u): (usize, &Use)| {

@@ -35,7 +35,7 @@ pub trait Witness: fmt::Debug + Send + Sync {
 }
 
 impl Touched {
-    /// Both touch the same part of an element, and one of them changes it by more than an update that the other is too.
+    /// Both touch the same part of an element, and they are neither both reads nor both updates.
     fn races_with(&self, other: &Touched) -> bool {
         let harmless = matches!((self.touch, other.touch), (Touch::Read, Touch::Read) | (Touch::Update, Touch::Update));
         !harmless && self.path.iter().zip(&other.path).all(|(a, b)| a == b)

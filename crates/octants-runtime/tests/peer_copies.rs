@@ -132,7 +132,7 @@ fn a_copy_on_a_stream_blocks_neither_the_host_nor_other_streams() {
     launch(&idle, &kernel(&there, "apart"), &own);
     let late = there.create_stream(0).unwrap();
     launch(&late, &kernel(&there, "late"), &from);
-    // Of two writers without an order one would be a mistake.
+    // Two unordered writers would be a mistake.
     assert_eq!(log.mistakes(), [""; 0]);
     drop((to, from, own, user, write, stream, reads, idle, late));
     here.close(&Uninterruptible).unwrap();

@@ -129,7 +129,7 @@ fn times_are_read_and_events_reused_without_a_query() {
         }
         log.all_done();
     }
-    // Of 20,000 launches no more than about 2,500 are unread at one time.
+    // At most about 2,500 of the 20,000 launches are unread at a time.
     let created = log.count("create_event");
     assert!(created < 2 * 3_000, "{created} events");
     profiler.resolve(&Uninterruptible).unwrap();

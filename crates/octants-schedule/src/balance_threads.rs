@@ -187,7 +187,7 @@ impl Exchange<'_> {
         self.read(ORDER, part)
     }
 
-    /// Of the values of a subgroup's threads: the sum of those before this thread, and of all.
+    /// Sums over the values of a subgroup's threads: of those before this thread, and of all.
     fn prefix_sum(&mut self, lane: ValueId, value: ValueId) -> (ValueId, ValueId) {
         let zero = self.int(0);
         let (mut before, mut all) = (zero, value);

@@ -164,7 +164,7 @@ impl<'a> Cloner<'a> {
     }
 }
 
-/// Removes pure instructions whose values nothing uses, and loads of locals like them.
+/// Removes pure instructions and loads of locals whose values nothing uses.
 pub(crate) fn remove_unused(body: &mut Body) {
     let mut used = HashSet::new();
     let mut walk: Vec<ValueId> = Vec::new();

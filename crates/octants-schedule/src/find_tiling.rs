@@ -26,10 +26,12 @@ const ADJACENT: u32 = 4;
 pub(crate) const PADDING: u32 = 4;
 /// Maximum number of iterations of a thread along an axis of a product.
 const MAX_PER_THREAD: u32 = 8;
-/// Most scalar operations of a product's inner loop, and of the code around it, which each iteration of a thread has.
+/// Maximum number of scalar operations of a product's inner loop, and of the code around it, which each iteration of a
+/// thread repeats.
 const MAX_INSIDE: usize = 12;
 const MAX_AROUND: usize = 24;
-/// Most and fewest iterations of the inner loop that are staged at a time, for all pairs and for products.
+/// Maximum and minimum number of iterations of the inner loop that are staged at a time, for all pairs and for
+/// products.
 const STEPS_OF_PAIRS: (u32, u32) = (256, 32);
 const STEPS_OF_PRODUCT: (u32, u32) = (16, 4);
 
@@ -38,7 +40,7 @@ const STEPS_OF_PRODUCT: (u32, u32) = (16, 4);
 pub(crate) struct Tiling {
     pub parallel: ValueId,
     pub inner: ValueId,
-    /// Of each axis of the parallel loop.
+    /// The tile along each axis of the parallel loop.
     pub axes: Vec<TileAxis>,
     /// Iterations of the inner loop that are staged at a time.
     pub steps: u32,
@@ -334,7 +336,7 @@ impl Search<'_> {
     }
 }
 
-/// Of a value with operands of both kinds.
+/// What a value with operands of both kinds follows.
 fn join(a: Follows, b: Follows) -> Follows {
     match (a, b) {
         (Follows::Uniform, Follows::Uniform) => Follows::Uniform,

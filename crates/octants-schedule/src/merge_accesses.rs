@@ -23,7 +23,7 @@ use octants_ir::{
 
 use crate::clone_code::remove_unused;
 
-/// Most bytes of a vector.
+/// Maximum number of bytes of a vector.
 const MOST_BYTES: u32 = 16;
 
 /// Merges the accesses of groups in coarsened variants.

@@ -200,7 +200,7 @@ impl Merge {
         });
     }
 
-    /// The bits of a group. They are compared, for compilers may take it that no float is NaN.
+    /// The bits of a group. They are compared, because compilers may assume that no float is NaN.
     fn bits(&self, b: &mut Builder, value: ValueId) -> ValueId {
         match self.scalar.bits_type() {
             Some(bits) => b.push(Op::Bitcast(value), Type::Vector(bits, self.merge.lanes)),

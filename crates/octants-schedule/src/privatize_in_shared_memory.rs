@@ -127,7 +127,7 @@ fn privatize(variant: &mut Variant, copies: &[Copy], limit: u64) {
 /// Bytes of all copies so far.
 struct Sizes {
     known: u64,
-    /// Of arrays, i64.
+    /// The bytes for arrays, i64.
     at_launch: Option<ValueId>,
 }
 

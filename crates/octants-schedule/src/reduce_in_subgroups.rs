@@ -71,7 +71,7 @@ fn sum_by_halves(b: &mut Builder, values: &[ValueId], subgroup_bits: u32) -> Por
     let none = b.int(0, Scalar::I32);
     let halved = values.len().trailing_zeros();
     let mut held = values.to_vec();
-    // Of two threads, one keeps the lower half of the values, the other the upper half.
+    // One of two threads keeps the lower half of the values, the other the upper half.
     for bit in (subgroup_bits - halved..subgroup_bits).rev().map(|bit| 1 << bit) {
         let mask = b.int(bit, Scalar::I32);
         let masked = b.binary(BinaryOp::And, lane, mask);

@@ -24,7 +24,7 @@ from octants.types.primitive import BY_NUMPY
 
 __all__ = ["DeviceLaunch"]
 
-# Most plans that an array keeps.
+# Maximum number of plans that an array keeps.
 _MOST_PLANS = 64
 _UPDATES = Task._fields.index("updates")
 

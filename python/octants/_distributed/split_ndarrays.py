@@ -102,7 +102,7 @@ class SplitNdarray(_octants.Ndarray):
     dual = None
 
     def _setup(self, local: Ndarray, rows: tuple[int, int], halo: int, periodic: bool) -> None:
-        # Of a class with elements, which `Ndarray` lacks.
+        # An instance of a class with elements, which `Ndarray` lacks.
         self._local: Any = local
         self._rows = rows
         self._halo = halo

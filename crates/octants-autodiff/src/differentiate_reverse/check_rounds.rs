@@ -48,7 +48,7 @@ fn overwritten_read(plan: &Plan, v: ValueId) -> Option<(ValueId, BufferId)> {
     reads.sort_by_key(|r| plan.layout.position[r.index()]);
     reads.into_iter().find_map(|r| match memory_use(&body.inst(r).op) {
         MemoryUse::Load(a) | MemoryUse::VolatileLoad(a) => match trace_address(body, a) {
-            // An element of each round's own is read as it was.
+            // An element that only one round accesses is read unchanged.
             Place::Buffer(b) if written.contains(&b) && !is_of_round(plan, a, v) => Some((r, b)),
             _ => None,
         },

@@ -17,7 +17,7 @@ use octants_analysis::{Place, locals_of_all_iterations, runs_once, touched_at_ow
 pub(super) struct Activity {
     values: Vec<bool>,
     locals: Vec<bool>,
-    /// Instructions that the reverse sweep has something to do for, and the branches and loops around them.
+    /// Instructions that the reverse sweep must handle, and the branches and loops around them.
     works: Vec<bool>,
 }
 
@@ -46,7 +46,7 @@ impl Activity {
         self.values[v.index()]
     }
 
-    /// The reverse sweep has something to do for an instruction, or for one in its blocks.
+    /// The reverse sweep must handle an instruction, or one in its blocks.
     pub fn works(&self, v: ValueId) -> bool {
         self.works[v.index()]
     }
@@ -91,7 +91,7 @@ struct Marks {
     locals: Vec<bool>,
 }
 
-/// Of each value whether it depends on memory with a gradient.
+/// For each value, whether it depends on memory with a gradient.
 pub(crate) fn varied_values(body: &Body, has_gradient: &impl Fn(BufferId) -> bool) -> Vec<bool> {
     Marks::varied(body, has_gradient).values
 }

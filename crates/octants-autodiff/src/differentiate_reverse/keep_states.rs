@@ -16,7 +16,7 @@ use super::plan_sweeps::Plan;
 use super::store_arguments::{StoreArguments, WORDS};
 use super::sweep_state::{Stack, Store};
 
-/// More bytes than this of one loop do not go to locals.
+/// Maximum bytes of a loop's states that are kept in locals.
 const MOST_BYTES_IN_LOCALS: u64 = 4096;
 /// The maximum number of loops using the store for which LLVM may see the positions.
 const MOST_IN_SIGHT: usize = 6;

@@ -55,7 +55,7 @@ pub(super) struct Plan<'a> {
     pub tasks: Vec<BlockId>,
     /// The values that the sweeps of the root compute.
     pub root: Need,
-    /// Of the loops that are run backwards.
+    /// The plans of the loops that are run backwards.
     pub loops: HashMap<ValueId, LoopPlan>,
 }
 
@@ -110,7 +110,7 @@ impl<'a> Plan<'a> {
         self.loops.contains_key(&v) || in_need(&self.root) || self.loops.values().any(|p| in_need(&p.need))
     }
 
-    /// How many times the loop runs is known from its bounds only.
+    /// The bounds alone determine the trip count of the loop.
     pub fn is_counted(&self, v: ValueId) -> bool {
         match &self.body.inst(v).op {
             Op::For(l) => exit_of(self.body, l.body) == Exit::Never,

@@ -44,11 +44,12 @@ struct Block {
 /// A body with loops in blocks.
 pub(super) struct Stripped {
     pub body: Body,
-    /// Iterations of a block, of the loops over blocks.
+    /// For each loop over blocks, the number of iterations per block.
     pub lengths: HashMap<ValueId, u32>,
 }
 
-/// Each loop that is cut becomes several, all of them written out: of more the code would be too long.
+/// Maximum number of loops that are strip-mined. Each becomes several unrolled loops, so with more of them the code
+/// would be too long.
 const MOST_CUT: usize = 4;
 
 /// Cuts the loops of a body for which that pays; `None` if there are none. `gradients` selects the buffers that are
@@ -92,7 +93,7 @@ fn block_length(plan: &Plan, v: ValueId) -> Option<i64> {
     Some(block.length)
 }
 
-/// A loop keeps states in the store, or in more locals than are registers.
+/// A loop keeps states in the store, or in more locals than there are registers.
 fn keeps_in_memory(plan: &Plan, v: ValueId) -> bool {
     let Some(p) = plan.loops.get(&v) else { return false };
     let in_registers = match &plan.body.inst(v).op {

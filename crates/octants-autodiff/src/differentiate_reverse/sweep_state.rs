@@ -25,7 +25,7 @@ pub(super) struct Iteration {
     pub start: Mark,
 }
 
-/// How the indices of a loop of the source are had.
+/// How to obtain the indices of a loop of the source.
 #[derive(Debug, Clone)]
 pub(super) enum Indices {
     /// From a loop with the same bounds.

@@ -56,7 +56,7 @@ const GROUP_SIZE: i64 = 12;
 /// Offsets in the packet that starts a kernel: the threads in a block, and in the whole grid.
 const PACKET_GROUP_SIZE: i64 = 4;
 const PACKET_GRID_SIZE: i64 = 12;
-/// Threads that exchange values without further ado.
+/// Threads that can exchange values directly.
 const WORKGROUP: &str = "workgroup";
 
 /// The target of AMD GPUs.

@@ -198,7 +198,7 @@ impl Cpu {
 pub(crate) const INFO: TargetInfo = TargetInfo {
     has_grid: false,
     subgroup_size: 32,
-    // As much as any GPU has: programs written for one run here.
+    // As much as any GPU has, so that programs written for a GPU run here.
     max_shared_bytes: 227 << 10,
     assertion_bytes: 0,
     has_vectors: true,
@@ -274,7 +274,7 @@ impl Target for Cpu {
         if self.counts_cycles {
             return e.call(e.declare("llvm.readcyclecounter", e.i64, &mut []), &[]);
         }
-        // Programs may not read the cycle counter of AArch64; the counter of its timer they may.
+        // On AArch64, programs may not read the cycle counter, but they may read the timer's counter.
         e.read_register("CNTVCT_EL0", e.i64)
     }
 

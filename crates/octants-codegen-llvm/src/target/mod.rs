@@ -250,8 +250,7 @@ pub(crate) trait Target {
     fn has_narrow_atomic(&self, _op: Option<AtomicOp>, _s: Scalar) -> bool {
         true
     }
-    /// Atomically updates a float by the smaller or larger of two in another way than by compare and swap; yields the
-    /// old value.
+    /// Atomically updates a float to a minimum or maximum without compare-and-swap; yields the old value.
     fn atomic_float_extremum(&self, _e: &Emitter, _op: AtomicOp, _s: Scalar, _ptr: V, _operand: V) -> Option<V> {
         None
     }
@@ -288,8 +287,8 @@ pub(crate) trait Target {
     /// Requests code that allows several warps per processor, even for small blocks: their threads wait for one
     /// another.
     fn prefer_warps(&self, _e: &Emitter, _function: V, _threads: Option<u32>) {}
-    /// Requests code with few registers, which allows many threads: the task's threads have loops of like lengths, and
-    /// compute more than they wait.
+    /// Requests code with few registers, which allows many threads: the task's threads have loops of similar lengths,
+    /// and compute more than they wait.
     fn prefer_threads(&self, _e: &Emitter, _function: V) {}
     /// Attributes of every function with code.
     fn finish_function(&self, e: &Emitter, function: V);

@@ -147,8 +147,8 @@ impl Vendor for Nvptx {
 
     fn prefer_warps(&self, e: &Emitter, function: V, threads: u32) {
         // Room for 640 threads, with 96 registers each. On an H200 a simulator's loops with blocks of 32, which took up
-        // to 250 registers, ran 15 % faster with 128 than so, and 2.5 % faster again with 96; with 64 some ran faster
-        // still and others slower.
+        // to 250 registers, ran 15 % faster with 128 than with all of them, and 2.5 % faster again with 96; with 64
+        // some ran faster still and others slower.
         e.function_text_attribute(function, "nvvm.minctasm", &(640 / threads).max(1).to_string());
     }
 

@@ -30,8 +30,8 @@ const LOGARITHM: [f64; 9] = [
     0.06915426254272461,
 ];
 
-/// Below this a number is as near to its sine as the hardware's approximation is: 2^-22.4, which leaves no right digit
-/// of small ones.
+/// Below this a number is as near to its sine as the hardware's approximation is: 2^-22.4, which leaves no correct
+/// digit of small numbers.
 const SMALL_ANGLE: f64 = 0.0104;
 
 impl Nvptx {

@@ -67,7 +67,7 @@ pub(super) enum Launching {
 }
 
 impl Launching {
-    /// Of code whose results depend on this.
+    /// For code whose results depend on this.
     pub fn result_only(depends: Option<Dependence>) -> Launching {
         depends.map_or(Launching::Plain, |on| Launching::ResultOnly(KnownResults::new(on)))
     }

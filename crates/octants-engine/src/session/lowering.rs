@@ -32,7 +32,7 @@ pub struct Lowering {
 }
 
 impl Lowering {
-    /// Of a kernel that was lowered elsewhere.
+    /// Wraps a kernel that was lowered elsewhere.
     pub fn new(lowered: Lowered) -> Lowering {
         Lowering {
             lowered,

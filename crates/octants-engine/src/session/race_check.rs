@@ -12,7 +12,7 @@ use octants_ir::{ArgLayout, BufferId, Const, Layout, Scalar};
 use octants_passes::find_races::{Doing, IterationRace, LaunchValues, RaceBetween, RaceSearch, RacingIteration};
 use octants_runtime::{Race, RaceAccess, RaceKind, Touch, Touched, Witness};
 
-/// Different arguments of a kernel for which races are looked for; for others they are not.
+/// Maximum number of different arguments of a kernel that are checked for races.
 const MOST_SEARCHES: usize = 16;
 
 /// Checks for races before launches of a kernel.

@@ -19,7 +19,7 @@ use crate::error::Error;
 const GIVEN: u64 = 1 << (EPOCH_BITS - 1);
 /// The bits by which launches count.
 const COUNTED: u64 = (1 << (EPOCH_BITS - 2)) - 1;
-/// Bytes of words, above which those go that were not used for longest.
+/// Maximum bytes of words. Beyond it, the least recently used ones are freed.
 const MANY_BYTES: u64 = 2 << 30;
 
 /// How a launch computes the number and the owner of the shadow words of a buffer.
@@ -49,7 +49,7 @@ pub(super) struct RaceSlots {
 }
 
 impl RaceSlots {
-    /// Of a kernel with these buffers.
+    /// The slots of a kernel with these buffers.
     pub fn of(watch: &RaceWatch, layout: &ArgLayout, buffers: &[IrBuffer]) -> RaceSlots {
         let slot = |b: usize| layout.buffers[b].expect("compiler bug: race words that are not an ndarray");
         let beside =
@@ -98,9 +98,9 @@ struct Known {
 /// The owner of shadow words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
-    /// Of the memory.
+    /// The address of the memory.
     address: u64,
-    /// Of its scalars.
+    /// The number of its scalars.
     number: u64,
     /// The words are of concurrent groups, not of iterations.
     of_groups: bool,

@@ -15,7 +15,7 @@ use crate::gradient_store::GradientStore;
 use crate::trace::{Binding, Recalled, Request, Search, keep, outcome, search};
 
 impl Session {
-    /// Looks whether a kernel need not be compiled. [`Session::lower`] then takes the [`Search::tracing`] for its
+    /// Checks whether a kernel need not be compiled. [`Session::lower`] then takes the [`Search::tracing`] for its
     /// world.
     pub fn search<'w>(&self, world: &'w dyn World, request: &Request<'_>) -> Search<'w> {
         // A compilation observer needs an actual compilation.

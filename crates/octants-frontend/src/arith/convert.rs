@@ -16,7 +16,7 @@ pub fn type_name(ty: &Type) -> String {
     }
 }
 
-/// The error that the operands of `symbol` do not go together.
+/// The error that the operands of `symbol` are incompatible.
 pub fn unsupported(b: &Builder, symbol: &str, l: ValueId, r: ValueId) -> Box<Diagnostic> {
     let (lt, rt) = (b.ty(l), b.ty(r));
     let error = Diagnostic::new(

@@ -6,7 +6,7 @@ use octants_ir::{BinaryOp, Builder, Const, Domain, Op, ReduceOp, Scalar, TextPar
 use super::convert::{expect_integers, promote_pair, shape_text, type_name, unsupported};
 use crate::world::Options;
 
-/// A binary operator of Python's grammar, comparisons and `and`/`or` apart.
+/// A binary operator of Python's grammar, except comparisons and `and`/`or`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operator {
     /// `+`

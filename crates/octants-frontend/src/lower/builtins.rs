@@ -190,7 +190,7 @@ static OPERATOR_FUNCTIONS: &[(&str, OperatorFunction)] = &[
     ("ge", OperatorFunction::Compare(Comparison::Ge)),
 ];
 
-/// The parameters of a function whose keyword arguments are none but its positional ones, named.
+/// The parameters of a function whose keyword arguments are its positional ones by name.
 fn parameters_of(name: &str) -> Option<&'static [&'static str]> {
     Some(match name {
         "cast" | "bit_cast" => &["obj", "dtype"],
@@ -215,7 +215,7 @@ impl Lowerer<'_> {
         args: Vec<Value>,
         kwargs: Vec<(String, Value)>,
     ) -> Result<Value> {
-        // `qd.Vector.normalized(v)`: a method, called of its class.
+        // `qd.Vector.normalized(v)`: a method that is called through its class.
         if let (Some(method), Some((base, rest))) = (name.strip_prefix("tensor."), args.split_first()) {
             if args.iter().chain(kwargs.iter().map(|k| &k.1)).all(|v| self.to_host(v).is_some()) {
                 return self.call_host(obj, &args, &kwargs);

@@ -12,7 +12,7 @@ use crate::syntax_facts::last_write;
 use crate::value::Value;
 use crate::world::{Entity, FuncKind, Obj};
 
-/// Which arguments a callee takes by reference, so that reading them is its business.
+/// Which arguments a callee takes by reference, so that it reads them itself.
 enum References {
     None,
     First,
@@ -266,7 +266,7 @@ impl Lowerer<'_> {
             }
             Entity::Builtin(name) => self.call_builtin(obj, &name, args, kwargs),
             Entity::Dtype(s) => {
-                // `np.float32(x)` of a compile-time value is numpy's business.
+                // `np.float32(x)` of a compile-time value is evaluated by numpy.
                 let own = matches!(self.world.attribute(obj, "_octants_entity"), Ok(Some(_)));
                 if !own && args.iter().all(|v| self.to_host(v).is_some()) {
                     return self.call_host(obj, &args, &kwargs);

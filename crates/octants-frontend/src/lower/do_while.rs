@@ -74,8 +74,8 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Adds a parallel loop that does nothing. A round of a graph's loop is one of tasks even if it has no other: by
-    /// that, derivatives know its counters.
+    /// Adds a parallel loop that does nothing. A round of a graph's loop is one of tasks even if it has no other: this
+    /// is how derivatives find its counters.
     fn add_empty_task(&mut self) {
         let [zero, one] = [0, 1].map(|n| self.b.int(n, Scalar::I32));
         let block = self.b.body.add_block();

@@ -426,7 +426,7 @@ impl Lowerer<'_> {
     }
 
     /// A conditional expression without `qd.static` whose condition is known: the side that is taken, in the type that
-    /// both promote to. The other side is looked at for its type, and never runs.
+    /// both promote to. The other side only contributes its type, and never runs.
     fn lower_decided(&mut self, taken: &Expr, other: &Expr) -> Result<Value> {
         let value = self.lower_whole(taken)?;
         let Some(Type::Scalar(from)) = self.runtime_type(&value).filter(|_| !value.is_compile_time()) else {

@@ -283,7 +283,8 @@ impl Lowerer<'_> {
         arith::assign_cast(&mut self.b, found, ty)
     }
 
-    /// An argument as one value; items as a vector or matrix, of the annotated scalar unless any will do.
+    /// An argument as one value; items as a vector or matrix, of the annotated scalar, unless the annotation accepts
+    /// any scalar.
     fn argument_value(&mut self, name: &str, v: &Value, ty: &Type, any_scalar: bool) -> Result<ValueId> {
         if let (Some(items), true) = (v.items(), ty.is_tensor()) {
             return self.make_tensor(items, ty.scalar().filter(|_| !any_scalar));

@@ -61,7 +61,8 @@ impl Lowerer<'_> {
         if let Value::Static(items) = &iterable {
             return self.static_for(target, items.to_vec(), body);
         }
-        // What `qd.static`, `zip`, `enumerate` and their like return is unrolled; a list or tuple by name is not.
+        // The values of `qd.static`, `zip`, `enumerate` and similar functions are unrolled; a list or tuple by name is
+        // not.
         if matches!(iter.kind, ExprKind::Call(..))
             && matches!(iterable, Value::List(_) | Value::Tuple(_) | Value::Dict(_) | Value::Str(_) | Value::Obj(_))
         {

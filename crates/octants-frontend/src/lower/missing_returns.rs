@@ -42,7 +42,7 @@ impl Lowerer<'_> {
         Err(Diagnostic::new(Code::Syntax, self.b.span, text).with_hint("return a value on each path, or on none"))
     }
 
-    /// Notes a loop that returns in its first iteration: it is taken to have one.
+    /// Notes a loop that returns in its first iteration: it is assumed to have one.
     pub(super) fn note_returning_loop(&mut self, body: &[Stmt]) {
         if always_returns(body) {
             let block = self.b.cursor();

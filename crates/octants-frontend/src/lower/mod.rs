@@ -96,7 +96,7 @@ const LEAST_STACK: usize = 1 << 20;
 /// The size of a stack segment (only used pages take memory), and the maximum number of segments.
 const STACK: usize = 32 << 20;
 const MOST_STACKS: usize = 32;
-/// Of stack, that parsing takes for a byte of text at most: operators are as short as that.
+/// Maximum bytes of stack that parsing takes per byte of text: operators can be one byte long.
 const BYTES_OF_LEVEL: usize = 512;
 
 /// Why the statements of a block stopped, as far as that is known at compile time.
@@ -191,7 +191,7 @@ pub(crate) struct Lowerer<'w> {
     frames: Vec<Frame>,
     /// Control depth summed over the frames below the current one; 0 at the top level of the kernel.
     outer_control_depth: u32,
-    /// Of that depth, loops around this place whose rounds are tasks of the kernel.
+    /// The part of that depth that consists of loops whose rounds are tasks of the kernel.
     rounds: u32,
     /// This place is in a branch that a compile-time constant excludes. Components of vectors may be out of bounds
     /// there: a method for two and three dimensions has such branches.

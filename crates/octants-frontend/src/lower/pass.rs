@@ -33,7 +33,7 @@ pub(super) enum ParamKey {
     Dataclass(String, Vec<((u32, Vec<String>), Type)>),
 }
 
-/// How a call's value is put together from the IR function's result.
+/// How a call's value is assembled from the IR function's result.
 #[derive(Debug, Clone)]
 pub(super) enum ResultShape {
     /// The whole result.

@@ -228,7 +228,7 @@ impl Lowerer<'_> {
 /// A context manager and its target.
 type WithItem = (Expr, Option<Expr>);
 
-/// Whether some `with` statement is this one or is in it, below nothing but `if` and `for` of compile time.
+/// Whether some `with` statement is this one, or is nested in it within compile-time `if` and `for` statements only.
 fn any_static_with(s: &Stmt, found: &dyn Fn(&[WithItem]) -> bool) -> bool {
     match &s.kind {
         StmtKind::With(items, _) => found(items),

@@ -92,7 +92,7 @@ impl Lowerer<'_> {
         Ok(self.b.push(Op::MakeStruct(parts), ty))
     }
 
-    /// Member names and values of a struct, however it is held.
+    /// Member names and values of a struct, in any representation.
     pub(super) fn member_values(&mut self, value: &Value) -> Result<Vec<(String, Value)>> {
         match value {
             Value::Members(m) if !m.is_array => return Ok(m.items.clone()),

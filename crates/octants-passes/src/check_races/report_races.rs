@@ -89,7 +89,7 @@ fn after_group(body: &Body, group: LoopGroup) -> Option<usize> {
 struct Report<'a> {
     watched: &'a Watched,
     notes: BufferId,
-    /// Of the kernel's buffers.
+    /// The names of the kernel's buffers.
     names: Vec<String>,
     between: &'a BetweenGroups,
     sources: Option<&'a Sources>,

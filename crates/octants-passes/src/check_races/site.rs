@@ -54,6 +54,6 @@ pub struct Shapes {
 pub struct BufferShape {
     pub layout: Layout,
     pub axes: usize,
-    /// Of an element.
+    /// The number of scalars of an element.
     pub scalars: u64,
 }

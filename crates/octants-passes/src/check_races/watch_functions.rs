@@ -131,7 +131,7 @@ pub struct Watching {
 struct Seen {
     word: ValueId,
     kinds: ValueId,
-    /// Of another epoch.
+    /// Whether the word is of another epoch.
     fresh: ValueId,
 }
 

@@ -49,7 +49,7 @@ pub struct Watched {
 
 /// An access of a loop.
 struct Found {
-    /// Of the function it is in, if it is none of the loop's own.
+    /// The function that it is in, if it is not in the loop itself.
     function: Option<FuncId>,
     inst: ValueId,
     memory: Memory,

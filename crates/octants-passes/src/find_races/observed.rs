@@ -30,7 +30,7 @@ pub(super) struct Seen {
 #[derive(Debug, Default)]
 pub(super) struct Observed {
     elements: HashMap<(u64, Vec<i64>), Vec<Seen>>,
-    /// For each buffer the gravest race: of two writes rather than of a write and a read.
+    /// For each buffer, the most severe race: two writes rather than a write and a read.
     races: BTreeMap<BufferId, (Seen, Seen)>,
     /// For each instruction the element that it reached first in this loop.
     firsts: BTreeMap<(usize, ValueId), Seen>,

@@ -33,7 +33,7 @@ pub(super) enum Flow {
 
 struct Frame<'a> {
     body: &'a Body,
-    /// Of the body: 0 is the kernel's, others are functions'.
+    /// The number of the body: 0 is the kernel's, others are functions'.
     number: usize,
     values: HashMap<ValueId, Value>,
     locals: HashMap<LocalId, Value>,

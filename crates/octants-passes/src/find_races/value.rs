@@ -10,7 +10,7 @@ use octants_ir::{BufferId, Const, LocalId};
 pub(super) enum Value {
     /// A scalar.
     Known(Const),
-    /// Nothing but that values with the same token are the same.
+    /// Unknown, but values with the same token are equal.
     Token(u64),
     /// Components or members.
     Parts(Rc<[Value]>),

@@ -222,7 +222,7 @@ impl Kernel {
 struct Devices<'a, 'b, 'py, L: HoldLater + ?Sized> {
     group: &'a DeviceGroup,
     spec: &'a Specialization,
-    /// Of each device but the first.
+    /// The slots of each device but the first.
     others: &'a [Slots],
     slots: &'a Slots,
     arrays: &'a [HostArray],

@@ -14,9 +14,9 @@ use crate::capture::{CapturedLaunch, Step, Work};
 use crate::captured_graph::CapturedGraph;
 use crate::kernel::LoadedKernel;
 
-/// Launches and cuts of a round at most.
+/// Maximum number of launches and cuts in a round.
 const LONGEST: usize = 256;
-/// Rounds after the first that a round must come again.
+/// Number of times that a round must repeat before another one is expected.
 const AGAIN: usize = 2;
 
 #[derive(Clone)]

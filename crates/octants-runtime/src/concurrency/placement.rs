@@ -14,11 +14,11 @@ use crate::error::Result;
 use crate::kernel::{LoadedKernel, Pointer};
 use crate::stream::Stream;
 
-/// Launches that are remembered before those are looked for whose work is done.
+/// Number of recorded launches from which completed ones are searched for.
 const LOOK_AT: usize = 64;
 /// The maximum number of recorded launches: a further launch waits for the oldest.
 const MOST_OPEN: usize = 512;
-/// Uses of a buffer that are remembered one by one.
+/// Maximum number of uses of a buffer that are recorded individually.
 const MOST_USES: usize = 16;
 /// Decisions that are kept for a report.
 const MOST_DECISIONS: usize = 4096;
@@ -44,7 +44,7 @@ pub(super) struct State {
     first: u64,
     /// Uses of buffers, by number.
     uses: HashMap<u64, Vec<Use>>,
-    /// Recorded on the default stream when lanes were opened last, and how often that was.
+    /// Recorded on the default stream when lanes were opened last, and the number of openings.
     pub(super) opening: Option<EventHandle>,
     pub(super) openings: u64,
     pub(super) idle_events: Vec<EventHandle>,

@@ -14,7 +14,7 @@ use crate::driver::Caller;
 use crate::error::{ErrorKind, Result};
 use crate::interruptible_wait::LOOK;
 
-/// For this long a thread that waits stays ready; later it sleeps between two looks.
+/// Time for which a waiting thread polls without sleeping. Afterwards it sleeps between polls.
 const AWAKE: Duration = Duration::from_micros(100);
 
 /// A branch.

@@ -231,7 +231,7 @@ impl Cut<'_> {
         out.push(Node::Lanes(region));
     }
 
-    /// A branch that only one thread takes, and that vector code would not gain from: the values that are equal for
+    /// A branch that only one thread takes, and that does not benefit from vector code: the values that are equal for
     /// that thread, and the code.
     fn only_thread(&self, v: ValueId) -> Option<([ValueId; 2], Vec<ValueId>)> {
         let body = self.code.body;

@@ -21,7 +21,7 @@ pub(super) struct Pending {
 /// The state of a body's expansion.
 pub(super) struct Expansion<'a> {
     pub fields: &'a BTreeMap<BufferId, PackedField>,
-    /// Of each function, its parameters that are addresses.
+    /// For each function, which parameters are addresses.
     pub by_reference: &'a [Vec<bool>],
     /// The stores and atomic updates that need no protection from other iterations.
     pub soles: BTreeSet<ValueId>,
@@ -209,7 +209,7 @@ impl Expansion<'_> {
         }
     }
 
-    /// Puts a store off until the other stores to its word are known.
+    /// Defers a store until the other stores to its word are known.
     fn defer_store(&mut self, b: &mut Builder, packed: &Packed, place: &PackedPlace, value: ValueId, is_sole: bool) {
         let same = |p: &Pending| {
             p.words == packed.words
@@ -357,8 +357,8 @@ fn write(b: &mut Builder, pending: Pending) {
     update(b, pending.place, bits, pending.is_sole || is_whole, |b, word| encode(b, bits, word, &values));
 }
 
-/// Replaces a word by what `f` makes of it; the old word. Without others that write to the word at the same time it is
-/// loaded and stored, with them compared and swapped until none came between.
+/// Replaces a word by the result of `f`; yields the old word. The word is loaded and stored if nothing writes to it
+/// concurrently; otherwise a compare-and-swap is repeated until it succeeds.
 fn update(
     b: &mut Builder,
     address: ValueId,

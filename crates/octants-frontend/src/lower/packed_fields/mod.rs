@@ -115,7 +115,7 @@ impl Lowerer<'_> {
 }
 
 impl PackedFields {
-    /// Calls words as the fields are called that have elements in them.
+    /// Names words after the fields that have elements in them.
     fn name_words(&self, buffers: &mut [Buffer]) {
         for (field, packed) in &self.fields {
             let field = buffers[field.index()].name.clone();

@@ -152,7 +152,7 @@ pub(super) fn decode(
     b.cast(value, compute)
 }
 
-/// The word with other numbers in it. Those with a shared exponent are put in together.
+/// The word with other numbers in it. Numbers with a shared exponent are inserted together.
 pub(super) fn encode(b: &mut Builder, bits: WordBits, word: ValueId, values: &[(PackedComponent, ValueId)]) -> ValueId {
     let mut new = word;
     let mut shared: Vec<(BitRange, &[PackedDigits])> = Vec::new();
