@@ -449,9 +449,9 @@ pub struct DeviceChannel {
     pub next: u32,
     /// 4: nonzero if an assertion has failed.
     pub failed: u32,
-    /// 8: words there are; set by the host.
+    /// 8: number of words; set by the host.
     pub capacity: u32,
-    /// 12: records that found no room.
+    /// 12: number of records that did not fit.
     pub lost: u32,
     /// 16: the first failure.
     pub failure: [u64; DeviceChannel::FAILURE_WORDS],

@@ -35,7 +35,7 @@ pub struct SavedKernel {
 pub enum SavedMemory {
     /// One that is given when the graph is loaded.
     Named {
-        /// By which name.
+        /// The name.
         name: String,
         /// A description of the object that the user passed. A replacement must match it.
         what: String,

@@ -440,7 +440,7 @@ impl Found {
     fn remove(&self) -> io::Result<()> {
         fs::remove_file(&self.path)?;
         if let Some(folder) = self.path.parent().filter(|f| f.to_string_lossy().ends_with(TRACES)) {
-            // One that is not empty stays.
+            // A folder that is not empty remains.
             let _ = fs::remove_dir(folder);
         }
         Ok(())

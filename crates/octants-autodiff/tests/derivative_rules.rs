@@ -298,7 +298,7 @@ fn dot(x: &[f64], y: &[f64]) -> f64 {
     x.iter().zip(y).map(|(x, y)| x * y).sum()
 }
 
-/// `x` moved along a direction; integers stay.
+/// `x` moved along a direction; integers are unchanged.
 fn moved(x: &[Value], direction: &[Value], by: f64) -> Vec<Value> {
     let value = |(x, d): (&Value, &Value)| x.iter().zip(d).map(|(x, d)| x + by * d).collect();
     x.iter().zip(direction).map(value).collect()

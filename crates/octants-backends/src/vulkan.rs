@@ -79,7 +79,7 @@ impl CodeGenerator for Spirv {
 /// The back end of Vulkan's devices.
 #[derive(Default)]
 pub struct Vulkan {
-    /// Kept from program to program.
+    /// Kept across programs.
     instances: Instances,
 }
 

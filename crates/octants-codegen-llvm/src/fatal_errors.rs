@@ -80,7 +80,7 @@ pub(crate) fn on_threads(
             TELL.set(None);
             let _ = tell.send(Event::Ended(panic));
         };
-        // Fewer threads do too.
+        // Fewer threads suffice, too.
         running +=
             usize::from(thread::Builder::new().name("octants-compile".into()).stack_size(STACK).spawn(run).is_ok());
     }

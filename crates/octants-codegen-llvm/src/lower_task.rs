@@ -125,7 +125,7 @@ enum Variant<'s> {
     Plain(&'s ScatterPrivatization),
     /// Launches that fit a form: threads run groups of iterations.
     Coarse(&'s WideForm),
-    /// Adds the copies of a region up.
+    /// Sums the copies of a region.
     Merge(u32),
 }
 

@@ -153,7 +153,7 @@ impl DeviceFeatures {
             // A word, aligned as arrays are.
             assertion_bytes: 16,
             has_vectors: false,
-            // Two blocks find room.
+            // Two blocks fit.
             shared_bytes: u64::from(self.shared_bytes / 2).min(32 << 10),
             private_bytes: 0,
             registers: 128,

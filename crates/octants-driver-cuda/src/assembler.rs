@@ -39,7 +39,7 @@ own_functions! {
         log_size = "nvPTXCompilerGetInfoLogSize"(*mut c_void, *mut usize);
         /// The log.
         log = "nvPTXCompilerGetInfoLog"(*mut c_void, *mut c_char);
-        /// Gives all back.
+        /// Releases everything.
         destroy = "nvPTXCompilerDestroy"(*mut *mut c_void);
     }
 }

@@ -37,9 +37,9 @@ pub struct Gpu {
     pub(crate) asks_subgroup: bool,
     /// Pipelines can request full subgroups.
     pub(crate) whole_subgroups: bool,
-    /// Blocks of a grid at most.
+    /// Maximum number of blocks of a grid.
     pub max_blocks: u32,
-    /// Threads of a block at most.
+    /// Maximum number of threads of a block.
     pub max_threads: u32,
     /// Multiprocessors, and resident threads per multiprocessor, if known.
     pub shape: Option<(u32, u32)>,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Records kept; the oldest go first.
+/// Maximum number of records; the oldest are dropped first.
 const MOST_RECORDS: usize = 10_000;
 
 /// A stop on the way from source to code that runs.
@@ -28,7 +28,7 @@ impl Phase {
     /// All of them, in order.
     pub const ALL: [Phase; 6] = [Phase::Parse, Phase::Lower, Phase::Passes, Phase::Codegen, Phase::Link, Phase::Load];
 
-    /// Name for people.
+    /// Name for display.
     pub fn name(self) -> &'static str {
         match self {
             Phase::Parse => "parse",

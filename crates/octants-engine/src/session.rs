@@ -56,7 +56,7 @@ pub struct Session {
     recalled: AtomicU64,
 }
 
-/// How kernels came to their code.
+/// How kernels obtained their code.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FrontEndCounts {
     /// Their sources were parsed and lowered.

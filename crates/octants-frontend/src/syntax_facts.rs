@@ -32,7 +32,7 @@ pub struct Facts {
     repeats: usize,
 }
 
-/// Trips assumed of an unrolled loop.
+/// Trip count assumed for an unrolled loop.
 const UNROLLED: usize = 4;
 
 /// The facts of a body.

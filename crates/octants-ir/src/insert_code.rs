@@ -27,7 +27,7 @@ pub fn bodies(kernel: &mut Kernel) -> impl Iterator<Item = &mut Body> {
     kernel.functions.iter_mut().map(|f| &mut f.body).chain([&mut kernel.body])
 }
 
-/// `a` and `b`, or the one there is.
+/// `a` and `b`, or the one that exists.
 pub fn and(b: &mut Builder, a: Option<ValueId>, c: ValueId) -> ValueId {
     match a {
         Some(a) => b.binary(BinaryOp::And, a, c),

@@ -130,7 +130,7 @@ fn binary_int(op: BinaryOp, a: i128, b: i128, s: Scalar) -> Option<Const> {
     }
 }
 
-/// Only the low 64 bits mean something.
+/// Only the low 64 bits are meaningful.
 fn power(base: i128, exponent: i128) -> i128 {
     if exponent < 0 {
         return match base {

@@ -18,7 +18,7 @@ use crate::kernel_meta::KernelMeta;
 use crate::renewable::Renewable;
 use crate::report::lock;
 
-/// Single tasks kept; of more the oldest go.
+/// Maximum number of recorded tasks; the oldest are dropped.
 pub const MOST_SPANS: usize = 1 << 17;
 
 /// Names the run of a task; later ones have larger numbers.

@@ -16,7 +16,7 @@ use crate::renewable::Renewable;
 /// anything that a launching thread may hold (such as an interpreter lock).
 pub type TextSink = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Text held back at most.
+/// Maximum amount of text that is held back.
 const FLUSH_BYTES: usize = 8 << 10;
 /// Maximum time that text is held back while more is being printed.
 const FLUSH_AFTER: Duration = Duration::from_millis(20);

@@ -110,7 +110,7 @@ impl Scratch {
         Scratch { is_nested: true, ..Scratch::default() }
     }
 
-    /// Gives all back. The stream's work is done.
+    /// Releases everything. The stream's work is done.
     pub(crate) fn free(&mut self, driver: &dyn Driver, stream: StreamHandle) {
         // SAFETY: allocated by `grow` from the same driver; the owner has waited for the stream's work.
         unsafe {

@@ -96,7 +96,7 @@ pub(crate) struct Staged {
 }
 
 impl Staged {
-    /// Nothing but whether the launch must wait.
+    /// Only whether the launch must wait.
     pub(crate) fn nothing(waits: bool) -> Staged {
         Staged {
             block: None,

@@ -56,7 +56,7 @@ impl Transfers {
         self.with(driver, |t| unsafe { t.write(driver, to, from) })
     }
 
-    /// Gives back all that are idle.
+    /// Releases all idle transfers.
     pub(crate) fn trim(&self, driver: &dyn Driver) {
         let idle = std::mem::take(&mut *lock(&self.0));
         idle.into_iter().for_each(|t| t.destroy(driver));

@@ -33,7 +33,7 @@ use crate::nesting;
 use crate::race::Race;
 use crate::report::lock;
 
-/// Uses of a buffer that are remembered.
+/// Maximum number of recorded uses of a buffer.
 const MOST_USES: usize = 256;
 /// Maximum number of steps of a graph that are compared with each other.
 const MOST_STEPS: usize = 512;

@@ -86,7 +86,7 @@ impl Emitter<'_> {
     }
 }
 
-/// Cheaper made again than carried along.
+/// Cheaper to recompute than to carry along.
 fn is_rematerialized(op: &Op) -> bool {
     matches!(
         op,

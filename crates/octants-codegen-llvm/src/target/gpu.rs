@@ -64,7 +64,7 @@ pub(super) const INFO: TargetInfo = TargetInfo {
     max_shared_bytes: 48 << 10,
     assertion_bytes: 0,
     has_vectors: false,
-    // Several blocks find room on a multiprocessor.
+    // Several blocks fit on a multiprocessor.
     shared_bytes: 32 << 10,
     private_bytes: 0,
     registers: 128,

@@ -61,7 +61,7 @@ const CDNA2: &[ProductShape] = &[
     by_matrix_cores(
         ProductKind::F64,
         4,
-        // Rows of doubles are dealt out one by one.
+        // Rows of doubles are assigned one by one.
         FragmentLayout { components: &[(4, 0), (8, 0)], lanes: &[(0, 1), (0, 2), (0, 4), (0, 8), (1, 0), (2, 0)] },
     ),
 ];

@@ -38,7 +38,7 @@ pub struct Search<'w> {
     /// The outcomes of earlier compilations with the same questions and answers: for arrays that share memory, and for
     /// others.
     pub recalled: Vec<Recalled>,
-    /// How long looking took.
+    /// The duration of the search.
     pub watch: Stopwatch,
     /// Why no trace was valid, for diagnostics.
     pub reason: String,

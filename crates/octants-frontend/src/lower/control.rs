@@ -159,7 +159,7 @@ impl Lowerer<'_> {
                 let v = self.rt(v)?;
                 arith::to_condition(&mut self.b, what, v)
             }
-            // Python finds every object true.
+            // Python treats every such object as true.
             Value::Array(_) => self.whole_as_condition(what, "an array"),
             Value::Obj(o) if self.is_whole_array(*o) => self.whole_as_condition(what, "a field"),
             _ if v.is_compile_time() => {

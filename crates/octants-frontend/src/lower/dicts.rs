@@ -89,7 +89,7 @@ impl Lowerer<'_> {
 
     fn same_key(&mut self, a: &Value, b: &Value) -> Result<bool> {
         Ok(match (a, b) {
-            // Without asking Python: most keys are texts.
+            // Does not call Python, because most keys are strings.
             (Value::Str(a), Value::Str(b)) => a == b,
             _ => matches!(self.fold_compare(Comparison::Eq, a, b)?, Some(Value::Bool(true))),
         })

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::observed::Observed;
 
-/// Iterations of a round, at most.
+/// Maximum number of iterations of a round.
 const MOST: usize = 2048;
 /// Number of neighbors on either side of an iteration that is chosen by its distance.
 const AROUND: i64 = 2;

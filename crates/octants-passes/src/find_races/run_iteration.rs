@@ -15,9 +15,9 @@ use super::value::{Address, Place, Value, token};
 use super::{Doing, LaunchValues};
 use crate::evaluate;
 
-/// Rounds of an inner loop that are run.
+/// Maximum number of rounds of an inner loop that are run.
 const MOST_ROUNDS: usize = 80;
-/// Calls that are followed into one another.
+/// Maximum depth of calls that are followed.
 const DEEPEST: usize = 16;
 
 /// The control flow after an instruction.
@@ -274,7 +274,7 @@ impl<'a> Run<'a> {
                 at[axis] = ranges[axis].0;
             }
         }
-        // Later rounds leave the locals as they like.
+        // Later rounds may change the locals arbitrarily.
         self.forget_stores(l.body);
         let mut returns = false;
         self.body().visit(l.body, &mut |_, inst| returns |= matches!(inst.op, Op::Return(_)));

@@ -78,7 +78,7 @@ impl Expansion<'_> {
         }
     }
 
-    /// Emits the stores that were put off.
+    /// Emits the deferred stores.
     pub fn write_all(&mut self, b: &mut Builder) {
         for pending in std::mem::take(&mut self.pending) {
             write(b, pending);
