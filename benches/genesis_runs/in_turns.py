@@ -1,4 +1,4 @@
-"""Steps one scene on several packages in turns, so that other work on the machine slows all of them alike.
+"""Steps one scene on several packages in turns, so that other work on the machine slows all of them equally.
 
 Each package has a process that waits while another one steps. All make the same steps, so the numbers of contacts
 agree.

@@ -286,7 +286,7 @@ def float_scatter(_):
 
 
 def gradients(_):
-    """Gradients of parameters that all rows share: by a tape, through neighbors' rows, and by hand."""
+    """Gradients of parameters that all rows share: by a tape, through neighbors' rows, and manually."""
     x = qd.ndarray(qd.f64, shape=(N, M), split=0, halo=2)
     x.from_numpy(np.random.default_rng(5).uniform(-1.0, 1.0, (N, M)))
     gain = qd.field(qd.f64, shape=(M,), needs_grad=True)
