@@ -64,8 +64,7 @@ impl Lowerer<'_> {
                 let mut out = Vec::new();
                 self.comprehend(generators, &mut |s| {
                     let v = s.lower_item(item)?;
-                    // The loop variables of the comprehension are compile-time values, so items are detached from later
-                    // changes.
+                    // The loop variables are compile-time values. Items are detached from later changes.
                     out.push(s.detach_deep(v)?);
                     Ok(())
                 })?;
