@@ -1,4 +1,4 @@
-# What a developer types. Each step leaves a stamp and runs again only when something it depends on has changed.
+# Targets for developers. Each step leaves a stamp and runs again only when a dependency has changed.
 #
 #   make demo     build, then run the main example (examples/mpm88.py)
 #   make test     Rust tests, Python tests, every example against numpy
@@ -28,7 +28,7 @@ PYTHON_DIRS := python examples benches tests/python tests/fuzz tools
 help:
 	@sed -n '3,10s/^# *//p' Makefile
 
-# ---------------------------------------------------------------- what everything needs
+# ---------------------------------------------------------------- prerequisites
 setup: $(STAMPS)/tools
 
 $(STAMPS)/system: tools/system-packages
@@ -55,7 +55,7 @@ demo: $(STAMPS)/build
 
 test: test-rust test-python
 
-# nextest leaves out examples in comments: among them is what must not compile.
+# nextest does not run doc tests, which include code that must not compile.
 test-rust: $(STAMPS)/system
 	if $(CARGO) nextest --version >/dev/null 2>&1; then \
 	    $(CARGO) nextest run --workspace --no-fail-fast --status-level fail; \
@@ -86,21 +86,22 @@ VULKAN_TESTS := $(addprefix tests/python/, \
     test_fields.py test_quantized_types.py test_sparse_levels.py test_meshes.py test_ndarray.py \
     test_matrix_values.py test_layouts.py test_math.py \
     test_loop_bounds.py test_program.py test_shared_memory.py test_algorithms.py calls test_failed_checks.py \
-    test_debug_sums.py test_sums_of_blocks.py test_print_formats.py test_coarsened_loops.py test_narrow_atomics.py \
+    test_debug_mode_results.py test_blocked_sums.py test_print_formats.py test_coarsened_loops.py \
+    test_narrow_atomics.py \
     streams/test_stream_order.py streams/test_stream_objects.py streams/test_stream_schedules.py \
     streams/test_stream_sections.py streams/test_stream_threads.py streams/test_stream_messages.py simt)
 
-# Last passes: machine code of four AMD chips in an emulator, behind the stand-in.
+# Last passes: machine code of four AMD chips in an emulator, through the stand-in.
 EMULATED_TESTS := $(addprefix tests/python/, \
     test_shared_memory.py test_quantized_types.py test_sparse_levels.py test_math.py test_matrix_values.py \
-    test_sums_of_blocks.py test_narrow_atomics.py test_fuzzed_kernels.py simt)
+    test_blocked_sums.py test_narrow_atomics.py test_fuzzed_kernels.py simt)
 
 test-python: $(STAMPS)/build
 	$(BIN)/python -m pytest tests/python -rs -n 2
 	$(BIN)/python -m pytest --arch cpu-separate $(SEPARATE_TESTS) -n 2
 	OCTANTS_TEST_SEEDS=5 $(BIN)/python -m pytest --arch amdgpu-standin $(STANDIN_TESTS) -rs -n 2
 	$(BIN)/python -m pytest --arch vulkan $(VULKAN_TESTS) -rs -n 2
-	HIP_STANDIN_ARCH=twin-wave32 $(BIN)/python -m pytest --arch amdgpu-standin tests/python/simt -rs -n 2
+	HIP_STANDIN_ARCH=hostgpu-wave32 $(BIN)/python -m pytest --arch amdgpu-standin tests/python/simt -rs -n 2
 	for chip in gfx90a gfx942 gfx1100 gfx1200; do \
 	    HIP_STANDIN_ARCH=$$chip $(BIN)/python -m pytest --arch amdgpu-emulator $(EMULATED_TESTS) -rs -n 2; \
 	done

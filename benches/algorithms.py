@@ -1,4 +1,4 @@
-"""`qd.algorithms` beside libraries: numpy, Numba and std::sort on a CPU, torch and CuPy on a GPU.
+"""Compares `qd.algorithms` with libraries: numpy, Numba and std::sort on a CPU, torch and CuPy on a GPU.
 
     python benches/algorithms.py                       # the CPU
     python benches/algorithms.py --arch cuda -n 64_000_000
@@ -46,7 +46,7 @@ extern "C" void sort_u32(uint32_t *to, const uint32_t *from, long n) { sort(to, 
 
 
 class Processor:
-    """What the CPU has to compare with."""
+    """The libraries for comparison on the CPU."""
 
     def __init__(self) -> None:
         self.sorts = self._compiled()
@@ -129,7 +129,7 @@ class Processor:
 
 
 class Gpu:
-    """What an NVIDIA GPU has to compare with."""
+    """The libraries for comparison on an NVIDIA GPU."""
 
     def systems(self, case: str, name: str, a: np.ndarray) -> Systems:
         """The calls of other systems that do a case's work."""
@@ -232,7 +232,7 @@ def seconds_in_turns(systems: Systems, wait: Callable[[], object], rounds: int) 
 
 
 def waiter(arch: str) -> Callable[[], object]:
-    """What waits for all work, of other libraries too."""
+    """A function that waits for all work, including that of other libraries."""
     if arch == "cpu":
         return qd.sync
     try:

@@ -1,4 +1,4 @@
-"""The examples of blocks of threads beside libraries: numpy on a CPU, torch on an NVIDIA GPU.
+"""Compares the examples with thread blocks with libraries: numpy on a CPU, torch on an NVIDIA GPU.
 
     python benches/blocks.py                       # the CPU
     python benches/blocks.py --arch cuda --sizes tiled_matmul=4096

@@ -32,7 +32,7 @@ def example_names() -> list[str]:
 
 
 def measure(name: str, module: str, *options: str) -> dict[str, np.ndarray]:
-    """Runs an example in a process of its own and returns what its `--measure` saved."""
+    """Runs an example in a separate process and returns the results of its `--measure`."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "result.npz"
         command = [sys.executable, "-W", "ignore", str(EXAMPLES / f"{name}.py"), "--module", module, *options]

@@ -117,7 +117,7 @@ GROWTH = {
 CASES: dict[str, tuple[str | None, int]] = {
     "trivial kernel": (TRIVIAL, 1),
     "50 small kernels": (small_kernels(50), 50),
-    # What Quadrants needs to skip its front end; nothing in Octants.
+    # Required by Quadrants to skip its front end; no effect in Octants.
     "50 small kernels, fastcache": (small_kernels(50).replace("@qd.kernel", "@qd.kernel(fastcache=True)"), 50),
     "200 statements": (long_kernel(200), 1),
     "mpm88": (None, 1),
@@ -130,7 +130,7 @@ def peak() -> float:
 
 
 def front_end(module: str, qd: Any) -> Callable[[], float]:
-    """Tells the seconds of parsing and lowering so far, or of what a warm start does in their place."""
+    """The seconds of parsing and lowering so far, or of the work that replaces them in a warm start."""
     if module == "octants":
 
         def of_report() -> float:
@@ -154,7 +154,7 @@ def front_end(module: str, qd: Any) -> Callable[[], float]:
 
 def run(module: str, case: str, cache: str) -> dict[str, float]:
     """Seconds of import, initialization, and from there to the last result."""
-    import numpy as np  # not part of what is measured
+    import numpy as np  # not measured
 
     text, count = (CASES | GROWTH)[case]
     started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Launches that run side by side: inferred, by streams, as a graph, and one after the other.
+"""Concurrent launches: inferred, by streams, as a graph, and sequential for comparison.
 
     python benches/concurrency.py                                   on the CPU, with streams
     python benches/concurrency.py --arch cuda --size 100000 --rounds 200

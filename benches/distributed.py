@@ -31,7 +31,7 @@ PROGRAMS = {
 
 
 def command(launcher: str, ranks: int, program: list[str]) -> list[str]:
-    """What starts a program with these arguments."""
+    """The command that starts a program with these arguments."""
     if ranks == 1:
         return [sys.executable, *program]
     if launcher == "torchrun":

@@ -1,4 +1,4 @@
-"""Two of the examples on several ranks as one would write them by hand, with CuPy's kernels and torch's NCCL.
+"""Handwritten versions of two examples on several ranks, with CuPy's kernels and torch's NCCL.
 
     torchrun --nproc-per-node 2 benches/distributed_by_hand.py --program heat_3d --size 512 --steps 200
 

@@ -35,7 +35,7 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 PARTS = HERE / "genesis_runs"
-# The parts are in a folder of their own, because a process that starts in this one finds this file as `genesis`.
+# The parts are in a separate folder, because a process that starts in this one would find this file as `genesis`.
 sys.path.insert(0, str(PARTS))
 
 from in_turns import step_in_turns  # noqa: E402
@@ -57,7 +57,7 @@ TOLERANCES: dict[str, tuple[float, float]] = {
 # Largest difference of the means at the late comparison, as a multiple of the early tolerance, and at least this much.
 LATE_FACTOR, LATE_LEAST = 10.0, 5e-3
 
-# What the table shows of each package: heading, key in the result of a run, and which run.
+# The columns of the table for each package: heading, key in the result of a run, and which run.
 COLUMNS = [
     ("import s", "import", "warm"),
     ("build cold s", "build", "cold"),
@@ -81,7 +81,7 @@ def missing(modules: Iterable[str]) -> list[str]:
 def command_of(module: str, scene: str, envs: int, mode: str, folder: Path) -> tuple[list[str], dict[str, str]]:
     """A process of `one_scene.py` with caches in a folder: its command and environment."""
     environment = cache_environment(folder)
-    # What does not depend on the package is shared.
+    # Data that does not depend on the package is shared.
     for variable, name in {
         "GS_CACHE_FILE_PATH": "assets",
         "NUMBA_CACHE_DIR": "numba",
@@ -121,7 +121,7 @@ def load(path: Path) -> dict[str, np.ndarray]:
 
 
 def compare_states(scene: str, one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> Result:
-    """The differences of two runs' states, and whether they are within what the scene allows."""
+    """The differences of two runs' states, and whether they are within the tolerance of the scene."""
     if not one or set(one) != set(other):
         return {"agree": None}
     found: Result = {}
@@ -146,7 +146,7 @@ def ratio(key: str, one: Result, other: Result) -> float | None:
 
 
 def table_lines(cases: list[Result], modules: list[str]) -> list[str]:
-    """A row for each case and package, then one with their ratios; what failed says why."""
+    """A row for each case and package, then one with their ratios. Failures state the reason."""
     heads = ["scene", "envs", "mode", "package", *(c[0] for c in COLUMNS), "states"]
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
 
@@ -181,7 +181,7 @@ def verdict(states: Result) -> str:
 
 
 def prepare(args: argparse.Namespace, modules: list[str], scene: str, folder: Path) -> None:
-    """Runs a scene once for what does not depend on the package: meshes, distance fields and Numba's code."""
+    """Runs a scene once to cache data that does not depend on the package: meshes, distance fields and Numba's code."""
     if not (marker := folder / "prepared" / scene).exists():
         # The kernels that this leaves are not kept.
         run_case(modules[0], scene, 0, "ndarray", folder / "prepare", args.limit, "--backend", args.backend)
@@ -191,7 +191,7 @@ def prepare(args: argparse.Namespace, modules: list[str], scene: str, folder: Pa
 
 
 def turns_of(args: argparse.Namespace, modules: list[str], scene: str, envs: int, mode: str, folder: Path) -> Result:
-    """One case with the packages' processes side by side, one of them stepping at a time."""
+    """One case with a process per package. One process steps at a time."""
     prepare(args, modules, scene, folder)
     commands = {module: command_of(module, scene, envs, mode, folder / module) for module in modules}
     for command, _ in commands.values():

@@ -14,8 +14,8 @@ qd: Any = importlib.import_module(os.environ.get("BENCH_MODULE", "octants"))
 
 F1 = qd.types.ndarray(dtype=qd.f32, ndim=1)
 
-# Elements, bodies, rows or particles: on the CPU, and on a GPU, which takes more to be busy. What the sums read is more
-# than the cores' own caches hold.
+# Elements, bodies, rows or particles: on the CPU, and on a GPU, which needs more to be busy. The data that the sums
+# read exceeds the private caches of the cores.
 SIZES: dict[str, tuple[int, int]] = {
     "sum of squares, fields": (1 << 23, 1 << 25),
     "sum of squares, ndarrays": (1 << 23, 1 << 25),
@@ -149,12 +149,12 @@ def carried(n: int) -> Program:
 
 @qd.func
 def weights(fx):
-    """What cells near a particle get of it."""
+    """The weights of the cells near a particle."""
     return [0.5 * (1.5 - fx) ** 2, 0.75 - (fx - 1.0) ** 2, 0.5 * (fx - 0.5) ** 2]
 
 
 def mpm88(n: int) -> Program:
-    """A step of MPM88 from one state to the next, each kind of work in a kernel of its own."""
+    """A step of MPM88 from one state to the next, with a separate kernel for each phase."""
     dx, mass = 1.0 / CELLS, (0.5 / CELLS) ** 2
 
     x = qd.Vector.field(2, qd.f32, (2, n), needs_grad=True)

@@ -1,11 +1,11 @@
-"""Captured graphs beside the launches that they were captured of.
+"""Compares captured graphs with the launches that they consist of.
 
     python benches/graphs.py                  # the CPU
     python benches/graphs.py --arch cuda
 
-Prints the host's time of a call, which returns before the work is done where streams are real, and the time of a call
-with its work, in microseconds; of MPM88 with 8,192 particles steps per second. All rows of a block take turns; each
-figure is a median.
+Prints the host's time of a call, which returns before the work is done if streams are real, and the time of a call with
+its work, in microseconds; of MPM88 with 8,192 particles steps per second. All rows of a block take turns; each figure
+is a median.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How everything here is timed, and what it is timed on: medians of bursts, the same inputs for every system."""
+"""Timing and inputs of all benchmarks: medians of bursts, the same inputs for every system."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def fastest_seconds(call: Callable[[], object], wait: Callable[[], object], spen
     call()
     wait()
     count = 1
-    # Of one call most may be the wait for a device: what a call takes is told from several.
+    # A single call may mostly wait for a device, so the time of a call is derived from several calls.
     for _ in range(3):
         count = max(1, int(0.002 * count / max(burst(call, wait, count), 1e-7)))
     end = time.perf_counter() + spend

@@ -262,7 +262,7 @@ Nested: Any = nested_class(4)
 
 
 def launches() -> dict[str, Callable[[], object]]:
-    """Launches of kernels that do next to nothing, by what they are given."""
+    """Launches of nearly empty kernels, by their arguments."""
     flag = qd.field(qd.f32, ())
 
     @qd.kernel

@@ -1,7 +1,7 @@
 """Runs one benchmark on this package and on others of the same interface, and prints a table.
 
-Each package runs in a process of its own, several rounds in turn. Printed are the medians of the rounds, or what a
-benchmark takes in place of them, and the ratio of the last package to the first.
+Each package runs in a separate process, in turn, for several rounds. Prints the medians of the rounds, or another
+statistic that a benchmark chooses, and the ratio of the last package to the first.
 """
 
 import argparse

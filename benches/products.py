@@ -1,4 +1,4 @@
-"""Products of f16 matrices on tensor cores beside a library: torch (cuBLAS) on an NVIDIA GPU, numpy on a CPU.
+"""Compares f16 matrix products on tensor cores with a library: torch (cuBLAS) on an NVIDIA GPU, numpy on a CPU.
 
     python benches/products.py --arch cuda --sizes 4096 8192
     python benches/products.py                     # the CPU

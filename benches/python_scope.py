@@ -69,7 +69,7 @@ STATEMENTS = {
 
 
 def prepared(qd: Any) -> dict[str, Any]:
-    """What the statements name."""
+    """The names that the statements use."""
     vec3 = qd.types.vector(3, qd.f32)
     struct = qd.types.struct(a=qd.f32, b=vec3, c=qd.i32)
     sparse, blocks, masked = qd.field(qd.f32), qd.field(qd.f32), qd.field(qd.f32)

@@ -1,4 +1,4 @@
-"""Times fields of quantized types on this package and on others of the same interface, beside plain f32.
+"""Times fields of quantized types on this package and on others with the same interface, compared with plain f32.
 
     python benches/quantized_types.py --python octants=PYTHON --python quadrants=PYTHON
 

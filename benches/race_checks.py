@@ -1,7 +1,7 @@
-"""What `check_races="full"` costs: the examples, each once without and once with it, by turns.
+"""The cost of `check_races="full"`: runs each example without and with it, in turn.
 
-Run it as `python benches/race_checks.py [--rounds 3] [name ...]`. It prints the median ratio of the time of a frame,
-first frames aside, for each example, and the median of all.
+Run it as `python benches/race_checks.py [--rounds 3] [name ...]`. It prints the median ratio of the time per frame,
+without first frames, for each example, and the median of all.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def installed(system: str) -> bool:
 def records(
     script: str, *arguments: str, threads: int | None = None, limit: float | None = None
 ) -> Iterator[dict[str, Any]]:
-    """The results that a script of this folder prints, run in a process of its own, for at most this many seconds."""
+    """The results that a script of this folder prints when run in a separate process for at most this many seconds."""
     environment = dict(os.environ)
     if threads is not None:
         environment |= {"OMP_NUM_THREADS": str(threads), "NUMBA_NUM_THREADS": str(threads)}

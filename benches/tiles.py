@@ -1,4 +1,4 @@
-"""Loops that GPUs run in tiles, beside a library: a product of matrices in three loops, and all pairs of bodies.
+"""Compares loops that GPUs run in tiles with libraries: a matrix product in three loops, and all pairs of bodies.
 
     python benches/tiles.py                        # the CPU
     python benches/tiles.py --arch cuda --sizes product=4096 pairs=65536
@@ -111,7 +111,7 @@ def of_cpu_library(name: str, given: list[np.ndarray]) -> tuple[Callable[[], obj
 
 
 def waiter(arch: str) -> Callable[[], object]:
-    """What waits for the work of all systems."""
+    """A function that waits for the work of all systems."""
     if arch == "cpu":
         return qd.sync
     import torch

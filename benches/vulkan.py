@@ -1,4 +1,4 @@
-"""Vulkan beside another back end, by default CUDA, on one machine: throughput, launches, streams.
+"""Compares Vulkan with another back end, by default CUDA, on one machine: throughput, launches, streams.
 
     python benches/vulkan.py --beside cuda --out vulkan.json
 
@@ -25,7 +25,7 @@ import octants as qd
 F = qd.types.ndarray(qd.f32, 1)
 F2 = qd.types.ndarray(qd.f32, 2)
 
-# What is measured: unit, and whether more is better.
+# The measured quantities: unit, and whether more is better.
 MEASURED = {
     "triad": ("GB/s", True),
     "copy": ("GB/s", True),

@@ -21,7 +21,7 @@ def emit(**record: object) -> None:
 
 
 def throughput(system: Any, names: list[str]) -> None:
-    """The rate of each benchmark, and a checksum of what its first call computed."""
+    """The rate of each benchmark, and a checksum of the results of its first call."""
     for name in names or measuring.THROUGHPUT:
         call, result = system.prepare(name)
         call()
@@ -40,7 +40,7 @@ def launch(system: Any, names: list[str]) -> None:
 
 
 def gradients(system: Any, arch: str, names: list[str]) -> None:
-    """Of each program and its gradient the first call, which compiles, and later ones; a checksum of the first
+    """For each program and its gradient, the first call, which compiles, and later ones; a checksum of the first
     gradient."""
     for name in names or system.PROGRAMS:
         program = system.prepare(name, arch)
@@ -53,7 +53,7 @@ def gradients(system: Any, arch: str, names: list[str]) -> None:
 
 
 def main() -> None:
-    """Runs what the command line names."""
+    """Runs the benchmarks named on the command line."""
     name, group, threads, *only = sys.argv[1:]
     if group == "gradients":
         os.environ["BENCH_MODULE"] = name

@@ -1,4 +1,4 @@
-"""Running sums: blocks of threads scan tiles, a second kernel scans what the tiles come to, a third one adds.
+"""Running sums: thread blocks scan tiles, a second kernel scans the sums of the tiles, and a third one adds them.
 
 A block of 256 threads scans its tile with `block.inclusive_add`. The sums of tiles are few: one block scans them.
 """

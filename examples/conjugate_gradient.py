@@ -18,7 +18,7 @@ Count = qd.types.ndarray(dtype=qd.i32, ndim=0)
 
 @qd.func
 def apply(p: qd.template(), i, j):
-    """Row (i, j) of the matrix of a step: what heat flows to the neighbors there are."""
+    """Row (i, j) of the matrix of a step: the heat flow to existing neighbors."""
     own = p[i, j]
     flow = 0.0
     if i > 0:
@@ -82,8 +82,7 @@ def advance(_frame: int) -> None:
 
 
 def reference(frames: int) -> Arrays:
-    """The same steps by the plate's eigenvectors, which are products of cosines: the solver's error is none of
-    theirs."""
+    """The same steps by the plate's eigenvectors, which are products of cosines, and so without the solver's error."""
     k = np.arange(n)
     basis = np.cos(np.pi * np.outer(k, 2 * k + 1) / (2 * n))
     basis *= np.where(k == 0, np.sqrt(1.0 / n), np.sqrt(2.0 / n))[:, None]

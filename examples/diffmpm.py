@@ -1,9 +1,9 @@
 """Diff MPM: a soft robot learns to walk.
 
 An elastic body with two legs, four muscles that pull along the legs, a floor with friction: 1,024 steps of the material
-point method. What the muscles do over time is learned by gradients through all steps. Only 33 steps are kept in memory,
-and the state at the start of each of the 32 segments; the gradient computes a segment's steps again before it goes back
-through them. Draws the loss (minus the way that the robot goes) over the iterations.
+point method. The muscles' activation over time is learned by gradients through all steps. Only 33 steps are kept in
+memory, and the state at the start of each of the 32 segments; the gradient recomputes a segment's steps before it runs
+backward through them. Draws the loss (minus the distance that the robot walks) over the iterations.
 """
 
 import numpy as np
@@ -161,7 +161,7 @@ kept: dict[int, list[np.ndarray]] = {}
 
 @qd.ad.grad_replaced
 def segment(number: int) -> None:
-    """Runs the steps of a segment, and keeps where it began."""
+    """Runs the steps of a segment, and keeps its initial state."""
     kept[number] = [field.to_numpy()[0] for field in state]
     for s in range(every):
         step(s, number * every + s)
@@ -179,7 +179,7 @@ def segment_gradient(number: int) -> None:
         step(s, number * every + s)
     carry.grad()
     for s in reversed(range(every)):
-        grid(s, number * every + s)  # there is one grid: what it was at this step
+        grid(s, number * every + s)  # there is one grid: recomputes its state at this step
         for field in (momentum, mass, flow):
             field.grad.fill(0)
         from_grid.grad(s)
@@ -188,7 +188,7 @@ def segment_gradient(number: int) -> None:
 
 
 def begin() -> None:
-    """Puts the robot where it starts."""
+    """Sets the robot's initial state."""
     for field, values in zip(state, (start_place, 0.0, 0.0, np.eye(2)), strict=True):
         window = np.zeros((*field.shape, *field.element_shape))
         window[0] = values

@@ -1,4 +1,4 @@
-"""What every example shares: arguments, choice of the package, the frame loop, pictures, and the numpy check.
+"""The common part of all examples: arguments, choice of the package, the frame loop, pictures, and the numpy check.
 
 An example builds an `Example` before it defines kernels, because `--module` decides which package decorates them, and
 ends with `Example.run`, which gets the example's own functions. It assumes nothing about the physics or the picture.
@@ -53,7 +53,7 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Timing:
-    """What the frame loop measured."""
+    """The measurements of the frame loop."""
 
     first_call: float
     """Seconds of the first frame, compilation included."""
@@ -184,11 +184,11 @@ class Example:
         report: Callable[[Timing], None] | None = None,
         against: str = "numpy",
     ) -> None:
-        """Runs the example as the command line asks.
+        """Runs the example according to the command line.
 
-        `advance(frame)` computes one frame, `picture()` draws it, `state()` returns what is compared with
-        `reference(frames)`, which is computed by what `against` names, to `tolerance`. `work` is the amount of work in
-        a frame and its unit. `report` may print more at the end of a normal run.
+        `advance(frame)` computes one frame, `picture()` draws it, and `state()` returns the arrays to compare with
+        `reference(frames)`, within `tolerance`. `against` names the method of the reference. `work` is the amount of
+        work in a frame and its unit. `report` may print more at the end of a normal run.
         """
         if self.args.measure:
             timing = self._loop(advance, lambda: None, range(self.frames))

@@ -86,7 +86,7 @@ def touch():
 
 
 def start() -> np.ndarray:
-    """Where the particles begin: a block of 0.4 by 0.4, filled at random."""
+    """The particles' initial positions: a block of 0.4 by 0.4, filled at random."""
     return (np.random.default_rng(7).random((n_particles, 2)) * 0.4 + [0.3, 0.2]).astype(np.float32)
 
 
@@ -132,7 +132,7 @@ def advance(_frame: int) -> None:
 
 
 def report(_timing: Timing) -> None:
-    """Prints what one launch costs the host."""
+    """Prints the host time of one launch."""
     print(f"{'launch time:':<22}{launch_microseconds(qd, touch):.2f} us (host, a kernel of one store)")
 
 

@@ -1,7 +1,7 @@
 """MPM99: blocks of water, jelly and snow fall onto each other.
 
 The material point method with a deformation gradient per particle: a singular value decomposition in each step gives
-the elastic stress of jelly (corotated), lets snow flow plastically, and leaves water its volume alone.
+the elastic stress of jelly (corotated), lets snow flow plastically, and preserves only the volume of water.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 """Water and a ball: MPM fluid coupled to a rigid body through the grid, all substeps of a frame one captured graph.
 
-Particles go to the grid on one stream while the ball falls and meets the walls on another; where it is the grid moves
-as it does, and what momentum that takes is the ball's. `--check` compares the graph with the same launches one by one.
-A normal run also draws the graph of a frame.
+Particles are transferred to the grid on one stream while the ball falls and hits the walls on another. Inside the ball,
+the grid moves with it, and the ball receives the change of momentum. `--check` compares the graph with the same
+launches one by one. A normal run also draws the graph of a frame.
 """
 
 import numpy as np
@@ -123,7 +123,7 @@ other = qd.create_stream()
 
 
 def substep() -> None:
-    """The ball falls beside the particles' way to the grid, and moves beside their way back."""
+    """The ball falls concurrently with the transfer to the grid, and moves concurrently with the transfer back."""
     main = qd.default_stream()
     other.wait(main)
     fall(qd_stream=other)
@@ -137,7 +137,7 @@ def substep() -> None:
 
 
 def start() -> None:
-    """A block of water beside the ball."""
+    """A block of water next to the ball."""
     qd.sync()
     random = np.random.default_rng(11).random((n_particles, 2))
     x.from_numpy((random * [0.35, 0.5] + [0.12, 0.12]).astype(np.float32))

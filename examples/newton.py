@@ -111,7 +111,7 @@ def begin_search():
 
 @qd.func
 def search_round():
-    """Halves the step until the energy falls as far as the slope promises, as Armijo asks."""
+    """Halves the step until the energy decreases sufficiently for the slope (the Armijo rule)."""
     for _ in range(1):
         length[None] *= 0.5
         tried[None] = 0.0

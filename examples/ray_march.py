@@ -74,7 +74,7 @@ def draw():
 
 
 def place(frame: int) -> np.ndarray:
-    """Where the three spheres are in a frame."""
+    """The positions of the three spheres in a frame."""
     a = 2.0 * math.pi * frame / 48.0
     ring = [(a, 0.2), (a + 2.4, 0.35)]
     return np.array([[0.0, 0.0, 0.0]] + [[1.05 * math.cos(b), h * math.sin(2.0 * b), math.sin(b)] for b, h in ring])
@@ -134,7 +134,7 @@ if __name__ == "__main__":
         picture=lambda: (image.to_numpy() * 255.0).astype(np.uint8),
         state=lambda: {"image": image.to_numpy()},
         reference=reference,
-        # Rays that graze an outline or a shadow's edge go one way or the other in single precision.
+        # For rays that graze an outline or a shadow's edge, rounding in single precision decides the result.
         tolerance={"image": Tolerance(0.01, allowed=0.02)},
         work=(float(height * width), "rays"),
     )

@@ -1,6 +1,6 @@
-"""Spring fit: the stiffness of every spring of a hanging net, found from how the net moves.
+"""Spring fit: finds the stiffness of every spring of a hanging net from the net's motion.
 
-A net of masses and springs falls from rest for half a second. A recording tells where the masses were at the end; a
+A net of masses and springs falls from rest for half a second. A recording contains the final positions of the masses; a
 tape gives the derivative of the distance to it by the stiffness of every spring, through all time steps, and gradient
 descent (Adam) finds stiffnesses that move the net in the same way. Draws the loss over the iterations.
 """
@@ -69,7 +69,7 @@ def compare():
 
 
 def simulate() -> None:
-    """All steps from the start. Every step has memory of its own, which its gradient reads."""
+    """All steps from the start. Every step has separate memory, which its gradient reads."""
     force.fill(0)
     for t in range(steps):
         pull(t)

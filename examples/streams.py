@@ -1,8 +1,8 @@
-"""Streams: two long kernels side by side, a pipeline of a producer and a consumer, and four sections of one kernel.
+"""Streams: two long concurrent kernels, a pipeline of a producer and a consumer, and four sections of one kernel.
 
-Each kernel runs on one thread, so that one alone leaves processors idle. Events order what depends on one another. The
-profiler tells when each task ran: beside the picture a run writes the timeline as a Chrome trace (`timeline.json`,
-opens in Perfetto) and as a drawing (`timeline.svg`), a lane per stream, with what one stream waits for on another.
+Each kernel runs on one thread, so a single kernel leaves processors idle. Events order dependent work. The profiler
+measures when each task ran: in addition to the picture, a run writes the timeline as a Chrome trace (`timeline.json`,
+opens in Perfetto) and as a drawing (`timeline.svg`), with a lane per stream and the dependences between streams.
 """
 
 import os
@@ -94,7 +94,7 @@ def launch_all() -> None:
         consume(arrays["made"], arrays["used"], begin, qd_stream=second)
     first.wait(second)
     four(*(arrays[name] for name in "abcd"), qd_stream=first)
-    # The next frame writes what this one reads.
+    # The next frame writes data that this one reads.
     second.wait(first)
 
 

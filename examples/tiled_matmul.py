@@ -1,7 +1,7 @@
 """Tiled matrix product: blocks of threads load tiles into shared memory, and each thread sums a small square.
 
 A block computes 64 x 64 elements with 256 threads. Tiles of 16 columns pass through shared memory, and each thread
-keeps 4 x 4 sums in registers, so that a number that was loaded once is used 64 times.
+keeps 4 x 4 sums in registers, so each loaded number is used 64 times.
 """
 
 import numpy as np

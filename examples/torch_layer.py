@@ -1,6 +1,6 @@
 """Torch layer: a network whose middle is a kernel learns to tell two spirals apart.
 
-The kernel is a layer of radial basis functions with centers and widths of its own; `qd.ad.torch_function` makes it a
+The kernel is a layer of radial basis functions with its own centers and widths; `qd.ad.torch_function` makes it a
 function of torch's autograd, between torch's linear layers, and torch's optimizer trains all of it. Tensors go to the
 kernel and back without a copy. Draws the loss over the iterations.
 """
@@ -85,7 +85,7 @@ def advance(_frame: int) -> None:
 
 
 def reference(_frames: int) -> Arrays:
-    """Loss and gradient of the first step, derived by hand."""
+    """Loss and gradient of the first step, derived manually."""
     x, target = points.numpy(), side.numpy()
     p = begin
     hidden = x @ p["first.weight"].T + p["first.bias"]

@@ -51,7 +51,7 @@ def build(pythons: list[str], out: Path, profile: str) -> None:
 
 
 class _Whole:
-    """Compresses a file at once, by libdeflate's slowest level: 4 % smaller than zlib's."""
+    """Compresses a whole file with libdeflate's slowest level: 4 % smaller than zlib's."""
 
     def __init__(self, *_: object) -> None:
         self._parts: list[bytes] = []
@@ -75,7 +75,7 @@ def repack(wheel: Path) -> None:
 
 
 def check(wheel: Path) -> None:
-    """The tag says where the wheel runs; its size is bounded."""
+    """Checks the platform tag and the size limit of the wheel."""
     size = wheel.stat().st_size
     print(f"{wheel.name}: {size / 1e6:.1f} MB")
     if TAG not in wheel.name:
@@ -87,7 +87,7 @@ def check(wheel: Path) -> None:
 
 
 def try_out(python: str, wheel: Path) -> None:
-    """Installs the wheel in an environment of its own and uses it."""
+    """Installs the wheel in a separate environment and uses it."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([python, "-m", "venv", folder], check=True)
         own = str(Path(folder) / "bin" / "python")

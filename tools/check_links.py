@@ -33,7 +33,7 @@ def problems(page: Path) -> list[str]:
 
 
 def main() -> int:
-    """Prints what is wrong; 1 when something is."""
+    """Prints broken links; returns 1 if there are any."""
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True
     )

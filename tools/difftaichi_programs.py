@@ -1,5 +1,5 @@
-"""What the programs of DiffTaichi need to run for a short time: arguments, smaller constants, and parts in the place of
-what they would download, show or wait for. See `run_taichi_examples.py`.
+"""Adaptations that let the programs of DiffTaichi run for a short time: arguments, smaller constants, and replacements
+for downloads, windows and waits. See `run_taichi_examples.py`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def shorten(program: Path) -> None:
 
 
 def show_nothing(take: Take) -> None:
-    """Windows and files of matplotlib, OpenCV and imageio become drawings; what is downloaded is made up."""
+    """Windows and files of matplotlib, OpenCV and imageio become drawings; downloads are replaced by generated data."""
     try:
         import matplotlib.pyplot as plt
     except ImportError:
@@ -110,7 +110,7 @@ def _network() -> types.ModuleType:
 
 
 class Losses:
-    """Standard output: numbers of lines about a loss are kept, and each of these ends a frame, where that is asked."""
+    """Standard output: records the numbers in lines about a loss. On request, each of these lines ends a frame."""
 
     def __init__(self, take: Take, frame: Callable[[], None], ends_frames: bool) -> None:
         self._take, self._frame, self._ends_frames, self._out = take, frame, ends_frames, sys.stdout
@@ -132,16 +132,16 @@ class Losses:
         return len(text)
 
     def flush(self) -> None:
-        """As that of the stream."""
+        """Like that of the stream."""
         self._out.flush()
 
 
 def keep_losses(qd: Any, take: Take, frame: Callable[[], None], source: str) -> None:
-    """The loss of each tape is kept, and each tape is a frame; where there is none, each printed loss is."""
+    """Records the loss of each tape, and each tape is a frame. Without tapes, each printed loss is a frame."""
     tape = qd.ad.Tape
 
     class Tape:
-        """A tape that tells its loss at the end."""
+        """A tape that reports its loss at the end."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             self._loss = args[0] if args else kwargs["loss"]

@@ -1,9 +1,9 @@
-"""Takes out one mechanism of the streams at a time and makes sure that a test notices.
+"""Mutation test of the streams: disables one mechanism at a time and checks that some test fails.
 
     python3 tools/mutate_streams.py [WORD ...]
 
-A file is changed, tests are run, and the file is put back: the Rust tests of the runtime, or the
-Python tests under schedules made from seeds. A mutation that no test notices is an error.
+It changes a file, runs tests, and restores the file: the Rust tests of the runtime, or the Python tests under schedules
+made from seeds. A mutation that no test notices is an error.
 """
 
 import os
@@ -313,7 +313,7 @@ FROM_PYTHON = [
 
 
 def mutated(file: Path, old: str, new: str, notices: Callable[[], bool]) -> bool:
-    """What `notices` says while the file is changed."""
+    """The result of `notices` while the file is changed."""
     text = file.read_text()
     if text.count(old) != 1:
         sys.exit(f"{file}: `{old}` is there {text.count(old)} times")

@@ -3,8 +3,8 @@
     python tools/run_taichi_examples.py CHECKOUT/python/taichi/examples --python octants=PYTHON --python
     quadrants=PYTHON
 
-Each example runs in a process of its own, in which `import taichi` finds the package and windows are emulated: what is
-drawn is kept, and the program ends after some frames. Programs of DiffTaichi (`difftaichi_programs.py`) are shortened;
+Each example runs in a separate process, in which `import taichi` finds the package and windows are emulated: drawings
+are recorded, and the program ends after some frames. Programs of DiffTaichi (`difftaichi_programs.py`) are shortened;
 kept are their losses too, and a frame is a tape. All run on the CPU. Printed is a table in Markdown.
 """
 
@@ -34,7 +34,7 @@ TOLERANCE = 0.02
 
 
 class Drawn:
-    """What a program draws in its windows: arrays, in order, and frames."""
+    """The drawings of a program in its windows: arrays, in order, and frames."""
 
     def __init__(self, frames: int, path: Path) -> None:
         self.frames, self.path, self.count = frames, path, 0
@@ -50,7 +50,7 @@ class Drawn:
             self.arrays = [*self.arrays[-MOST_KEPT:], np.array(values, np.float64)]
 
     def keep(self, loss: Any) -> None:
-        """Keeps a loss, whatever is drawn later."""
+        """Records a loss, independent of later drawings."""
         self.losses.append(np.array(loss.to_numpy() if hasattr(loss, "to_numpy") else loss, np.float64))
 
     def frame(self) -> None:
@@ -60,7 +60,7 @@ class Drawn:
             raise SystemExit(0)
 
     def save(self) -> None:
-        """Writes what was kept."""
+        """Writes the recorded data."""
         np.savez(self.path, *self.arrays, *self.losses)
 
 
@@ -228,7 +228,7 @@ def run_one(package: str, example: Path, frames: int, result: Path) -> None:
     with contextlib.suppress(AttributeError):
         importlib.import_module(f"{package}._lib").core.GGUI_AVAILABLE = True
     sys.argv = [str(example)]
-    # In a copy of its folder: it may write files, and read those beside it.
+    # In a copy of its folder, because it may write files, and read those next to it.
     folder = Path(tempfile.mkdtemp()) / "examples"
     shutil.copytree(example.parent, folder)
     if example.parent.name == "misc":
@@ -250,7 +250,7 @@ def run_one(package: str, example: Path, frames: int, result: Path) -> None:
 
 
 def ran(package: str, python: str, example: Path, frames: int, seconds: int, result: Path) -> str:
-    """Runs an example in a process of its own: "" or what was wrong."""
+    """Runs an example in a separate process. Returns "" or a description of the failure."""
     command = [python, __file__, "--run", package, str(example), "--frames", str(frames), "--result", str(result)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)

@@ -1,6 +1,7 @@
-"""Steps of one scene on several packages, in turns: a machine that does other work as well slows all of them alike.
+"""Steps one scene on several packages in turns, so that other work on the machine slows all of them equally.
 
-Each package has a process that waits while another one steps. All make the same steps, so that contacts are as many.
+Each package has a process that waits while another one steps. All make the same steps, so the numbers of contacts
+agree.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ Result = dict[str, Any]
 
 
 class Stepper:
-    """A process of `one_scene.py` that steps when it is told to."""
+    """A process of `one_scene.py` that steps on request."""
 
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
         self.process = subprocess.Popen(
@@ -28,7 +29,7 @@ class Stepper:
         )
 
     def answer(self) -> Result:
-        """The next line of its own that it writes; `failed` when it has ended."""
+        """The next protocol line that it writes; `failed` if it has ended."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if line.startswith("@@"):
@@ -54,8 +55,8 @@ class Stepper:
 
 
 def step_in_turns(commands: dict[str, tuple[list[str], dict[str, str]]], steps: int, rounds: int) -> Result:
-    """Steps per second of the processor of each package, and the median and quartiles of how many times better the
-    first one is in a round. With `failed` where a process ended early."""
+    """Steps per processor second of each package, and the median and quartiles of the first package's speedup per
+    round. Contains `failed` if a process ended early."""
     steppers: dict[str, Stepper] = {}
     found: Result = {}
     try:

@@ -19,7 +19,7 @@ import numpy as np
 
 
 class NoContext:
-    """Stands for an OpenGL platform. What is asked of it does nothing."""
+    """Replaces an OpenGL platform. Its operations do nothing."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         return lambda *args, **options: lambda: None
@@ -55,7 +55,7 @@ def franka(gs: Any) -> tuple[Any, list[Any]]:
 
 
 def sphere_on_box(gs: Any) -> tuple[Any, list[Any]]:
-    """A sphere that drops onto a box, beside its middle."""
+    """A sphere that drops onto a box, off center."""
     scene = rigid_scene(gs)
     lower = scene.add_entity(gs.morphs.Box(size=(0.3, 0.3, 0.2), pos=(0.0, 0.0, 0.1)))
     return scene, [lower, scene.add_entity(gs.morphs.Sphere(radius=0.1, pos=(0.02, 0.01, 0.32)))]
@@ -159,13 +159,13 @@ class Spent:
         self.wall, self.processor = time.perf_counter(), time.process_time()
 
     def into(self, result: dict[str, Any], name: str) -> None:
-        """Writes what has passed since."""
+        """Stores the elapsed time."""
         result[name] = round(time.perf_counter() - self.wall, 5)
         result[f"{name} cpu"] = round(time.process_time() - self.processor, 5)
 
 
 def measure(args: argparse.Namespace, result: dict[str, Any]) -> None:
-    """Fills in the result, stage by stage, so that a failure leaves what came before it."""
+    """Fills in the result stage by stage, so that a failure keeps earlier stages."""
     spent = Spent()
     importlib.import_module("torch")
     spent.into(result, "import torch")
@@ -198,7 +198,7 @@ def measure(args: argparse.Namespace, result: dict[str, Any]) -> None:
     result["stage"], spent = "build", Spent()
     scene.build(n_envs=args.envs)
     spent.into(result, "build")
-    # Torch imports SymPy when it first broadcasts shapes, which is no part of a build.
+    # Torch imports SymPy when it first broadcasts shapes, which must not count as build time.
     result["stage"], spent = "control", Spent()
     hold(args.scene, entities, args.envs)
     spent.into(result, "control")

@@ -1,9 +1,9 @@
 """Runs the tests of a checkout of Genesis on two packages and lists the tests whose outcomes differ.
 
 Each test file runs in a process of its own. A test that ends the process counts as `crash`, one that takes longer than
-the limit as `hang`; both cost one test, because the next process goes on after it. A test that did not pass runs once
-more in a fresh process, and its second outcome counts. Tests that want assets from a network skip on both packages.
-The record (`--out`) is read first: a run that was interrupted goes on where it stopped.
+the limit as `hang`; both cost one test, because the next process continues after it. A test that did not pass runs once
+more in a fresh process, and its second outcome counts. Tests that want assets from a network skip on both packages. The
+record (`--out`) is read first: a run that was interrupted goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ HERE = Path(__file__).resolve().parent
 # Outcomes that need no second look.
 SETTLED = ("passed", "skipped", "xfailed", "xpassed")
 
-# Seconds that importing Genesis and collecting tests may take beside the limit.
+# Additional seconds for importing Genesis and collecting tests.
 STARTING = 300.0
 
 # Pytest's exit status when no test is left to run.
 NOTHING_SELECTED = 5
 
-# What a process runs first: tests choose Quadrants' cache by its variables, and so does a process that they start.
-# Genesis 0.4.5 asks for a graph by the name that `graph=True` had in Quadrants 0.5.
+# Initialization of each process: tests, and processes that they start, select Quadrants' cache by its variables.
+# Genesis 0.4.5 requests a graph by the name that `graph=True` had in Quadrants 0.5.
 HOOK = """
 import os
 for name in ("OFFLINE_CACHE", "OFFLINE_CACHE_FILE_PATH"):
@@ -81,7 +81,7 @@ def search_path(module: str, folder: Path) -> str:
 
 
 def finished(lines: Iterable[str]) -> tuple[dict[str, Outcome], str | None]:
-    """The outcomes that a record holds, and the test that has started but not ended."""
+    """The outcomes in a record, and the test that has started but not ended."""
     outcomes: dict[str, Outcome] = {}
     running: Outcome | None = None
     for line in lines:
@@ -128,7 +128,7 @@ class Runner:
         self.environment = cache_environment(self.folder) | {"PYTHONPATH": search_path(module, self.folder)}
 
     def process(self, file: str, done: set[str], only: set[str] | None) -> tuple[dict[str, Outcome], bool]:
-        """One process over what is left of a file; also whether there is more to run."""
+        """Runs one process on the remaining tests of a file. Also returns whether there are more."""
         record, left_out, chosen = (self.folder / n for n in ("record", "done", "only"))
         record.write_text("")
         left_out.write_text("\n".join(done))
@@ -175,7 +175,7 @@ class Runner:
             raise RuntimeError(f"the tests found {packages.pop()} instead of {self.module}")
 
     def watch(self, child: subprocess.Popen[bytes], record: Path) -> bool:
-        """Waits for a process; ends it when its record has not grown for the limit, and says whether it did."""
+        """Waits for a process. Ends it if its record has not grown within the limit, and returns whether it did."""
         while child.poll() is None:
             time.sleep(0.2)
             if time.time() - record.stat().st_mtime > self.args.limit + (0 if record.stat().st_size else STARTING):
@@ -187,7 +187,7 @@ class Runner:
     def file(
         self, file: str, done: set[str], only: set[str] | None, keep: Callable[[dict[str, Outcome]], None]
     ) -> dict[str, Outcome]:
-        """The outcomes of what a file holds beside `done`, with a second try of what did not pass.
+        """The outcomes of a file's tests except `done`, with a second try of those that did not pass.
 
         `keep` gets the outcomes of each process as it ends.
         """
@@ -210,7 +210,7 @@ class Runner:
 
 
 def read_record(path: Path | None) -> dict[str, dict[str, Outcome]]:
-    """What an earlier run has written, by module."""
+    """The records of an earlier run, by module."""
     found: dict[str, dict[str, Outcome]] = {}
     if path is not None and path.exists():
         for line in path.read_text().splitlines():
@@ -241,7 +241,7 @@ def print_summary(modules: list[str], found: dict[str, dict[str, Outcome]]) -> b
 
 
 def run_tests(checkout: Path, modules: list[str], args: argparse.Namespace) -> int:
-    """Runs what the arguments choose; 1 when outcomes differ."""
+    """Runs the tests that the arguments select; returns 1 if outcomes differ."""
     tests = checkout / "tests"
     files = sorted(str(p.relative_to(checkout)) for p in tests.rglob("test_*.py"))
     if not files:

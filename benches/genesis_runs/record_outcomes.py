@@ -41,9 +41,9 @@ def _listed(variable: str) -> set[str] | None:
 
 
 def _add_older_names() -> None:
-    """Gives an installed Genesis 1.x what the set-up of the tests of 0.4.5 names: that is the newest public checkout.
+    """Adds names to an installed Genesis 1.x that the test set-up of 0.4.5, the newest public checkout, uses.
 
-    Tests that use more of what has changed since fail alike on all packages. Without Genesis there is nothing to do.
+    Tests that use other changed names fail alike on all packages. Does nothing without Genesis.
     """
     if importlib.util.find_spec("genesis") is None:
         return
@@ -95,7 +95,7 @@ def pytest_runtest_logstart(nodeid: str) -> None:
 
 
 class _Outcome:
-    """What the three phases of the current test said so far."""
+    """The results of the current test's three phases so far."""
 
     current = ("passed", "")
 
@@ -118,7 +118,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_runtest_logfinish(nodeid: str) -> None:
-    """Writes the outcome, and ends a process that holds too much memory."""
+    """Writes the outcome, and ends a process that uses too much memory."""
     outcome, message = _Outcome.current
     _write(end=nodeid, outcome=outcome, message=message, wall=time.time(), processor=time.process_time())
     pages = int(Path("/proc/self/statm").read_text().split()[1]) if Path("/proc/self/statm").exists() else 0

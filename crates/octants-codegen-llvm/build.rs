@@ -1,5 +1,5 @@
-//! Compiles what is written in C++ because LLVM's interface for C lacks it: calls of its linker, names of processors, a
-//! pass of its code generator, options of its pipeline. Links lld's libraries, which are beside LLVM's.
+//! Compiles the parts that are written in C++ because LLVM's C interface lacks them: calls of the linker, processor
+//! names, a code generator pass, pipeline options. Links lld's libraries, which are next to LLVM's.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,7 +35,7 @@ fn main() {
         .cpp(true)
         .std("c++17")
         .flag("-fno-exceptions")
-        // As LLVM may be built: a class of LLVM's that ours extends may have no type information.
+        // LLVM may be built without RTTI: a class of LLVM that ours extends may have no type information.
         .flag("-fno-rtti")
         .flag_if_supported("-Wno-unused-parameter")
         .include(include)
@@ -59,16 +59,16 @@ fn main() {
     println!("cargo:rustc-link-lib=zstd");
 }
 
-/// Makes a binary that runs with libraries of the system older than those it was built with, and without some: the C++
+/// Makes a binary that runs with older system libraries than it was built with, and without some of them: the C++
 /// library is linked statically, the one function that needs a new C library is our own, and zstd is left out.
 fn depend_on_old_libraries(out: &Path) {
     println!("cargo:rerun-if-changed=src/random_numbers.c");
-    // Whole, because the linker sees who calls it only later.
+    // The whole archive, because the linker sees its callers only later.
     cc::Build::new().file("src/random_numbers.c").link_lib_modifier("+whole-archive").compile("octants_random");
     let compiler = cc::Build::new().cpp(true).get_compiler();
     let asked = compiler.to_command().arg("-print-file-name=libstdc++.a").output().expect("the C++ compiler runs");
     let archive = String::from_utf8(asked.stdout).expect("the compiler writes text");
-    // Of libraries in one folder the linker takes the shared one. In this folder there is the archive alone.
+    // The linker prefers a shared library in the same folder. This folder contains only the archive.
     let folder = out.join("archives");
     std::fs::create_dir_all(&folder).expect("cargo's folder can be written");
     std::fs::copy(archive.trim(), folder.join("libstdc++.a")).expect("the compiler comes with libstdc++.a");
@@ -79,11 +79,11 @@ fn depend_on_old_libraries(out: &Path) {
 
 /// The architectures that code is made for.
 const USED: [&str; 4] = ["X86", "AArch64", "NVPTX", "AMDGPU"];
-/// Parts of each that lld names and nobody uses: code is neither read from assembly text nor turned back into it.
+/// Parts of each target that lld references but nothing uses: code is neither assembled from text nor disassembled.
 const UNUSED_PARTS: [&str; 2] = ["AsmParser", "Disassembler"];
 
-/// lld can compile, for which it names every target that LLVM has, and so would bring them all: 46 MB. We only link
-/// with it. Empty functions instead of their entries leave out those that nothing else asks for.
+/// lld can compile, so it references every target of LLVM, which would link all of them: 46 MB. We only link with it.
+/// Empty functions in place of their entry points exclude the targets that nothing else uses.
 fn leave_out_targets(built: &str) -> String {
     let host = match std::env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets it").as_str() {
         "aarch64" => "AArch64",

@@ -1,8 +1,8 @@
-//! Names this build of the compiler by the text of its sources, so that what an earlier build left on disk is never
-//! taken for the work of this one. `OCTANTS_BUILD` is that name.
+//! Computes a name for this build of the compiler from the text of its sources (`OCTANTS_BUILD`), so that cache entries
+//! of an earlier build are never used by this one.
 //!
-//! All crates count, but for test beds and the outer binding: what they do not decide today they may tomorrow. The lock
-//! file stands for the crates of others.
+//! All crates are included, except test crates and the Python binding, even those that do not affect generated code
+//! today. The lock file represents third-party crates.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,4 +1,4 @@
-"""Cart-poles, an environment for each row, split over ranks: no rank needs another's rows, only the mean reward."""
+"""Cart-poles, one environment per row, split over ranks: no rank needs rows of another, only the mean reward."""
 
 import numpy as np
 from rank_support import check, run, start

@@ -22,8 +22,8 @@ stiffness = 400.0
 grid_v = qd.field(qd.types.vector(3, qd.f32), shape=(n, m, m), split=0, halo=REACH)
 grid_m = qd.field(qd.f32, shape=(n, m, m), split=0, halo=REACH)
 
-# Eight particles in each cell of the lower half, by rows of cells. The particle arrays have blocks of the same length;
-# what is too much on a rank has no mass.
+# Eight particles in each cell of the lower half, by rows of cells. The particle arrays have blocks of equal length;
+# surplus particles of a rank have no mass.
 HEIGHT, DEPTH = m // 2 - WALL, m - 2 * WALL - 1
 PER_ROW = 8 * HEIGHT * DEPTH
 ranks = qd.distributed.size()

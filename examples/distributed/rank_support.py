@@ -1,4 +1,4 @@
-"""What the examples on several ranks share: arguments, the timed loop, and the check against numpy.
+"""The common part of the examples on several ranks: arguments, the timed loop, and the check against numpy.
 
 python heat_3d.py --check
 mpiexec -n 4 python heat_3d.py --check
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace, step: Callable[[], None], updates: float, unit
 
 
 def check(args: argparse.Namespace, found: np.ndarray, expected: Callable[[], np.ndarray], tolerance: float) -> None:
-    """Compares a whole array with what numpy computes."""
+    """Compares a whole array with the result of numpy."""
     if not args.check or qd.distributed.rank() != 0:
         return
     error = float(np.abs(found - expected()).max())

@@ -23,7 +23,7 @@ core = SimpleNamespace(
     Arch=Arch,
     with_cuda=lambda: _is_there("libcuda.so.1"),
     with_amdgpu=lambda: _is_there(*(f"libamdhip64.so{version}" for version in (".7", ".6", ".5", ""))),
-    # Nothing is made for this one yet.
+    # No other class is created for this one.
     with_metal=lambda: False,
     with_vulkan=lambda: _is_there("libvulkan.so.1"),
 )

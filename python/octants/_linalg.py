@@ -71,7 +71,7 @@ def _orthogonalize(A, dt: template(), result: template()):
     B = cast(A, dt)
     V = Matrix.identity(dt, n)
     rotated = 1
-    # One rotation is all there is in the plane, but for its rounding errors.
+    # In the plane, a single rotation suffices, except for its rounding errors.
     loop_config(serialize=True)
     for _ in range(static(1 if n == 2 and dt != result else _MOST_SWEEPS)):
         if rotated == 1:
@@ -160,9 +160,9 @@ def _svd3(A, dt: template(), result: template()):
     u0 = Vector([one, zero, zero])
     if s0 > 0.0:
         u0 = b0 / s0
-    # Where the second column vanishes, any direction across the first one will do: the axis it leans to least gives
-    # one. A column that is not across the first one was too short to be turned, and what is left of it is rounding
-    # errors.
+    # If the second column vanishes, any direction orthogonal to the first one will do: the axis with its smallest
+    # component gives one. A column that is not orthogonal to the first one was too short to be rotated, and consists of
+    # rounding errors.
     rest = b1 - u0 * u0.dot(b1)
     s1 = rest.norm()
     tiny = static(_epsilon(dt) ** 2)

@@ -1,4 +1,4 @@
-"""The extension module: what the Python package builds on. Users reach it through `octants`."""
+"""The extension module, on which the Python package builds. Users access it through `octants`."""
 
 from collections.abc import Callable, Sequence
 from os import PathLike
@@ -25,7 +25,7 @@ def after_fork_in_parent() -> None:
     """Lets other threads continue."""
 
 def after_fork_in_child() -> None:
-    """In a child process: releases the parent's program where streams are real."""
+    """In a child process: releases the parent's programs with real streams."""
 
 def run_as_python(runner: Callable[[Any, tuple[Any, ...], dict[str, Any], bool], Any] | None) -> None:
     """Sets the function that runs kernels and functions as Python. It takes the Python function, its arguments and
@@ -71,7 +71,7 @@ def generation() -> int:
     """Counts `init` and `reset`."""
 
 def requested_arch() -> str | None:
-    """The device that the environment asks for, if it asks for one."""
+    """The `arch` that the environment requests, if any."""
 
 def program_serial() -> int:
     """The serial number of this thread's current program, which is never reused; 0 without a program."""
@@ -116,17 +116,17 @@ def device_group() -> list[int]:
     """The programs of the group that the current program leads; empty if it leads none."""
 
 def buffer_at(serial: int, address: int) -> tuple[Buffer, int]:
-    """The memory of a program that holds an address, and the offset of the address in it."""
+    """The memory of a program that contains an address, and the offset of the address in it."""
 
 @final
 class PeerExchange:
     """Copies between the devices of the group that launches make again and again."""
 
     def __init__(self, copies: list[tuple[tuple[int, Buffer, int], tuple[int, Buffer, int], int]]) -> None:
-        """`copies`: where to and where from (device, memory, first byte), and the number of bytes."""
+        """`copies`: destination and source (device, memory, first byte), and the number of bytes."""
 
     def begin(self, streams: list[Stream]) -> None:
-        """Begins the copies, after what is queued on these streams, one of each device."""
+        """Begins the copies, after the work queued on these streams, one of each device."""
 
     def finish(self, streams: list[Stream]) -> None:
         """Makes later work on these streams come after the copies."""
@@ -219,7 +219,7 @@ class CapturedGraph:
         """The number of steps recorded so far, by all threads."""
 
     def launch_gradient(self, call: int, order: GradientOrder) -> None:
-        """Notes the gradient of a call where this thread captures, in its place among those of an order."""
+        """Records the gradient of a call in this thread's capture, ordered with those of a gradient order."""
 
     def calls(self) -> list[tuple[Kernel, list[str], tuple[Any, ...], int]]:
         """The recorded calls: kernel, parameter names, arguments, and step."""
@@ -229,13 +229,13 @@ class CapturedGraph:
         those that launch the same code."""
 
     def save(self, named: list[tuple[str, str, Buffer]]) -> bytes:
-        """The graph as bytes, for other processes. Its steps use memory that is named, with what it is in words, or
-        its own."""
+        """The graph as bytes, for other processes. Its steps use named memory, each with a textual description, or
+        memory that the graph owns."""
 
     @staticmethod
     def load(saved: bytes, find: Callable[[list[tuple[str, str]]], list[tuple[str, Buffer, Any]]]) -> CapturedGraph:
-        """The graph of bytes that `save` made. `find` is given the names of memory, with what each is in words, and
-        gives the memory and what holds it."""
+        """The graph from bytes of `save`. `find` takes the name and the description of named memory, and returns the
+        memory and the object that owns it."""
 
     def rebind(self, pairs: list[tuple[Buffer, Buffer, Any]]) -> None:
         """Replaces memory in the steps, and keeps the new owners alive: old, new, owner."""
@@ -248,7 +248,7 @@ class CapturedGraph:
         after, the number of bytes, owner."""
 
     def steps(self) -> list[tuple[str, int, list[int]]]:
-        """What each step does, its lane, and the steps that it waits for."""
+        """The description of each step, its lane, and the steps that it depends on."""
 
     @property
     def makes(self) -> int:
@@ -267,8 +267,8 @@ def profiler_stop() -> int:
 def profiler_spans(
     first: int, last: int
 ) -> tuple[list[tuple[int, int, str, str, int, float, float, list[int]]], list[int], int]:
-    """The spans with these numbers by begin (number, launch, kernel, task, lane, begin, end, spans it waited for), the
-    lanes (number of the stream, or negated that of the worker), and how many spans were dropped. Waits for all
+    """The spans with these numbers by start time (number, launch, kernel, task, lane, begin, end, spans it waited for),
+    the lanes (number of the stream, or negated number of the worker), and the number of dropped spans. Waits for all
     launches."""
 
 def profiler_totals() -> list[
@@ -281,8 +281,8 @@ def profiler_clear() -> int:
     """Clears the sums, after waiting for all launches. Returns the number of the next span."""
 
 def compilations() -> list[tuple[str, float, bool, list[tuple[str, str, float, float]]]]:
-    """What was compiled, in the order in which it was done: kernel, begin in seconds from that of the program, whether
-    the code was found on disk, and steps: phase, name, begin in seconds from that of the compilation, seconds."""
+    """The compilations in order: kernel, start in seconds since the program's start, whether the code was found on
+    disk, and steps: phase, name, start in seconds since the compilation's start, duration in seconds."""
 
 def compile_phases() -> list[str]:
     """The phases of a compilation, in order."""
@@ -316,14 +316,14 @@ class Stream:
         """Its number in the program, by which messages and profiles name it; 0 for the default stream."""
 
     def synchronize(self) -> None:
-        """Waits until all work of the stream is done, and raises what failed in it."""
+        """Waits until all work of the stream is done, and raises its failures."""
 
     def query(self) -> bool:
         """Whether all queued work is done."""
 
     def wait(self, event_or_stream: Any) -> None:
-        """Makes later work of this stream wait for an event, or for what is queued on another stream now. Either may be
-        of another device."""
+        """Makes later work of this stream wait for an event, or for the work queued on another stream now. Either may
+        belong to another device."""
 
     def _note_use(self, buffer: Buffer) -> None:
         """Notes that work on this stream uses and changes an array's memory, for work that no launch queued."""
@@ -395,7 +395,7 @@ class Device:
 
     @property
     def name(self) -> str:
-        """Its name: the kind, and the number where that is known, such as `cuda:1`."""
+        """Its name: the kind, and the number if known, such as `cuda:1`."""
 
     @property
     def kind(self) -> str:
@@ -433,8 +433,8 @@ class Buffer:
         """The number of the program whose memory it is."""
 
     def copy_from_device(self, source: Buffer, ranges: list[tuple[int, int, int]], stream: Stream | None) -> bool:
-        """Queues copies of ranges (first byte here, first byte there, bytes) from memory of another device, on a
-        stream of this one or, without one, in place of the host. False where the devices cannot: the host is to copy
+        """Queues copies of ranges (first byte here, first byte there, bytes) from memory of another device, on a stream
+        of this one or, without one, in place of the host. Returns False if the devices cannot copy; the host must copy
         then."""
 
     @property
@@ -450,8 +450,8 @@ class Buffer:
         """Whether the program that made it still runs, and it is not retired."""
 
     def retire(self, reason: str) -> None:
-        """Ends its use by kernels and by the host; `reason` is the message of errors. The memory is freed when the last
-        kernel that was compiled for it is gone."""
+        """Ends its use by kernels and by the host; `reason` is the message of errors. The memory is freed with the last
+        kernel that was compiled for it."""
 
     def wait(self, write: bool = False) -> None:
         """Waits until the host may read the memory: for the streams whose work writes to it, and no others. With
@@ -496,7 +496,7 @@ class Buffer:
 
     def hand_over(self, stream: int | None = None) -> int | None:
         """Makes another library's stream, given by the driver's handle, wait for the work that uses the memory; without
-        one, the stream that libraries use where none is named. Returns its handle, or None where the host has waited
+        one, the stream that libraries use when none is named. Returns its handle, or None if the host has waited
         instead."""
 
     def fill(self, stream: Stream, offset: int, element: bytes, count: int) -> None:
@@ -526,7 +526,7 @@ class Ndarray:
     ) -> Self: ...
     @property
     def _offset_in_memory(self) -> int:
-        """Where in its memory it begins, in bytes."""
+        """Its offset in its memory, in bytes."""
 
     def _forget_ghosts(self) -> None:
         """Invalidates the ghost rows of an array that is split over ranks."""
@@ -549,7 +549,7 @@ class Ndarray:
 
     @property
     def needs_grad(self) -> bool:
-        """Whether a gradient was asked for."""
+        """Whether a gradient was requested."""
 
     @property
     def alive(self) -> bool:
@@ -562,7 +562,7 @@ class Ndarray:
 
 @final
 class Placement:
-    """Where a component is in a buffer: a byte offset, and for each axis the mixed-radix digits of an index."""
+    """The position of a component in a buffer: a byte offset, and for each axis the mixed-radix digits of an index."""
 
     def __new__(cls, base: int, axes: Sequence[Sequence[tuple[int, int]]]) -> Placement: ...
     @staticmethod
@@ -631,17 +631,17 @@ class LevelTree:
         """Number of cells along each used axis, counting the levels above."""
 
     def lay_out(self, kept: Sequence[int]) -> tuple[int, bool]:
-        """Fixes sizes and places of the levels with these numbers, and of those above them. Returns the size of the
-        memory in bytes, and whether it holds areas of sparse levels."""
+        """Fixes the sizes and positions of the levels with these numbers, and of those above them. Returns the size of
+        the memory in bytes, and whether it contains areas of sparse levels."""
 
     def cell_bytes(self, level: int) -> int:
         """Bytes of a cell of a level; 0 for places, and before the tree is laid out."""
 
     def offset_in_cell(self, level: int) -> int:
-        """Where a level begins in a cell of the level above; 0 before the tree is laid out."""
+        """The offset of a level in a cell of the level above; 0 before the tree is laid out."""
 
     def placement(self, place: int) -> Placement:
-        """Where a component is."""
+        """The placement of a component."""
 
     def areas(self) -> list[Area]:
         """The areas of sparse levels, in the order in which they are in memory."""
@@ -708,7 +708,7 @@ class Area:
 
     @property
     def starts(self) -> Placement:
-        """Where each chunk's cells begin in the list."""
+        """The start of each chunk's cells in the list."""
 
     @property
     def count(self) -> Placement:
@@ -716,8 +716,8 @@ class Area:
 
     @property
     def views(self) -> list[tuple[int, Placement, tuple[int, ...]]]:
-        """The components in a cell that are below no further sparse level: number of the place, placement by the
-        indices of the cell and of what is in it, extents of the latter."""
+        """The components in a cell that are not below another sparse level: the component's number, its placement by
+        the indices of the cell and within it, and the extents within the cell."""
 
     @property
     def nested(self) -> list[tuple[int, tuple[tuple[int, int], ...]]]:
@@ -763,7 +763,7 @@ class HostMatrix:
     def scale(self, factor: float) -> HostMatrix: ...
     def transpose(self) -> HostMatrix: ...
     def by_columns(self) -> tuple[Any, Any, Any]:
-        """Where each column's entries begin and the last one's end, the row of each entry, and its value."""
+        """The start of each column's entries followed by the end, the row of each entry, and its value."""
 
 @final
 class DirectSolver:
@@ -771,10 +771,11 @@ class DirectSolver:
 
     def __init__(self, dtype_name: str, method: str, ordering: str) -> None: ...
     def analyze(self, matrix: HostMatrix) -> str | None:
-        """Analyzes the pattern of a square matrix. A string says why it cannot be."""
+        """Analyzes the pattern of a square matrix. Returns a string with the reason if that is impossible."""
 
     def factorize(self, matrix: HostMatrix) -> str | None:
-        """Computes the factors of a matrix with the pattern that was analyzed. A string says why there are none."""
+        """Computes the factors of a matrix with the analyzed pattern. Returns a string with the reason if there are
+        none."""
 
     @property
     def is_analyzed(self) -> bool:
@@ -813,10 +814,11 @@ class DeviceSolver:
         method: str,
     ) -> None: ...
     def analyze(self) -> None:
-        """Orders the unknowns, and finds where the factors have entries."""
+        """Orders the unknowns, and computes the pattern of the factors."""
 
     def factorize(self, values: Buffer) -> str | None:
-        """Computes the factors of a matrix of the same pattern with these values. A string says why there are none."""
+        """Computes the factors of a matrix of the same pattern with these values. Returns a string with the reason if
+        there are none."""
 
     def solve(self, right: Buffer, solution: Buffer) -> None:
         """Queues the solution for a right side."""
@@ -854,7 +856,7 @@ class KernelGradient:
 
 @final
 class RecordedLaunch:
-    """The record of a launch that a tape or a torch function keeps. Its gradient matches what ran, or raises if
+    """The record of a launch that a tape or a torch function keeps. Its gradient matches the launch, or raises if
     something has changed since."""
 
     @property
@@ -874,8 +876,8 @@ class RecordedLaunch:
         """Orders the gradients of an order after the work of the launch's stream."""
 
     def grad(self, *args: Any, others: bool = False, order: GradientOrder | None = None) -> None:
-        """Runs the gradient of the launch on its stream, in its place among those of an order. The arguments are those
-        of the launch, unless they are said to be `others` in their places: the same memory with gradients.
+        """Runs the gradient of the launch on its stream, ordered with those of a gradient order. The arguments are
+        those of the launch, or `others` in their positions: the same memory with gradients.
         """
 
 @final
@@ -883,7 +885,7 @@ class GradientOrder:
     """Gradients that wait only for earlier ones that use the same memory. All run after the current stream's work."""
 
     def join(self) -> None:
-        """Orders the formerly current stream after all gradients."""
+        """Orders the stream that was current at creation after all gradients."""
 
 @final
 class BoundKernel:
@@ -925,7 +927,7 @@ class Kernel:
 
     @property
     def grad(self) -> KernelGradient:
-        """The kernel's gradient: called with the kernel's arguments, it adds to the gradients of what the kernel
+        """The kernel's gradient: called with the kernel's arguments, it adds to the gradients of memory that the kernel
         reads."""
 
     def resume(self, *args: Any, from_checkpoint: int, **kwargs: Any) -> GraphStatus:
@@ -969,7 +971,7 @@ class PreparedCall:
         """Compiles for the call, unless it was compiled before."""
 
     def inspect(self) -> Inspection:
-        """What the call would be compiled from."""
+        """The kernel as the call would compile it."""
 
 class Inspection:
     """A kernel as a call would compile it. Its code can be inspected for any machine."""

@@ -79,7 +79,7 @@ def _show_verify(folder: str | None) -> int:
 
 
 _COMMANDS = {
-    "info": (_show_info, "where the folder is, and what it holds"),
+    "info": (_show_info, "location and contents of the folder"),
     "clear": (_show_clear, "remove every kernel"),
     "verify": (_show_verify, "check every kernel, and remove the damaged ones; the exit status is then 1"),
 }

@@ -51,7 +51,7 @@ class OctantsSyntaxError(OctantsCompilationError, SyntaxError):
     """A statement, declaration or call is not part of the kernel language."""
 
     def __str__(self) -> str:
-        # SyntaxError would append a file and line of its own.
+        # SyntaxError would append another file and line.
         return str(self.args[0]) if self.args else ""
 
 

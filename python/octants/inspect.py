@@ -22,7 +22,7 @@ from octants import _octants
 from octants._code.compiled_code import FORMS
 from octants._code.compiled_code import inspect as _inspect
 
-_TEXT = "access, ir, schedule, llvm (after optimization), asm, object (what the driver gets); several with commas"
+_TEXT = "access, ir, schedule, llvm (after optimization), asm, object (the code for the driver); several with commas"
 
 
 class _Found(BaseException):

@@ -1,4 +1,4 @@
-"""Under which options a program runs. Every program runs under several, drawn by its seed."""
+"""The options under which a program runs. Every program runs under several combinations, drawn from its seed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Options = dict[str, Any]
 
 PROCESSORS = ["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "znver4", "znver5"]
 
-# What names a level of vector instructions: a processor without them is none to test.
+# The feature that marks a level of vector instructions. Processors without it are not tested.
 VECTORS = {"avx2", "fma", "avx512f", "avx512vl", "avx512bw", "avx512dq", "avx512cd"}
 
 
 def host_processors(wanted: list[str] = PROCESSORS) -> list[str]:
-    """Those of the processors whose code this machine runs, where need be without the instructions that it lacks."""
+    """The processors whose code this machine can run, if necessary without the instructions that it lacks."""
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return []
     found = []
@@ -39,8 +39,8 @@ def host_processors(wanted: list[str] = PROCESSORS) -> list[str]:
 
 
 def draw(random: Random, count: int, processors: list[str], device: Options | None = None) -> list[Options]:
-    """Some of all combinations: the first is what users run. `device` names another device than the CPU, which takes
-    fewer options."""
+    """Some of all combinations; the first is the default that users run. `device` names a device other than the CPU,
+    which supports fewer options."""
     if device:
         return draw_for_device(random, count, device)
     drawn: list[Options] = [{}]
@@ -61,7 +61,7 @@ def draw(random: Random, count: int, processors: list[str], device: Options | No
             options["cpu_separate_memory"] = True
         if options not in drawn:
             drawn.append(options)
-    # The default is the widest machine that there is; a program need not run twice under what is nearly the same.
+    # The default is the widest supported machine; a program need not run twice under nearly the same options.
     return drawn
 
 

@@ -1,4 +1,4 @@
-"""Runs a program in the package and holds what it did against what the interpreter says."""
+"""Runs a program in the package and compares the results with the interpreter's."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def differences(expected: Outcome, found: Outcome, program: Program) -> list[str]:
-    """What differs, in words."""
+    """A description of the differences."""
     out = []
     parts = [(f"memory {i}", e, f) for i, (e, f) in enumerate(zip(expected.memories, found.memories, strict=True))]
     names = [f.name for f in program.fields]
@@ -210,14 +210,14 @@ def differences(expected: Outcome, found: Outcome, program: Program) -> list[str
 
 
 class Expected:
-    """What the interpreter says of a program, for each pair of default types that was asked for."""
+    """The interpreter's results for a program, for each requested pair of default types."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self.known: dict[tuple[str, str], tuple[Outcome, bool] | Exception] = {}
 
     def of(self, options: Options) -> tuple[Outcome, bool]:
-        """The outcome, and whether it is another one when floats are reordered. Raises where there is none."""
+        """The outcome, and whether it differs when floats are reordered. Raises if there is none."""
         defaults = defaults_of(options)
         if defaults not in self.known:
             try:
@@ -232,7 +232,7 @@ class Expected:
 
 
 def execute(program: Program, options: Options, expected: Expected, load: Load) -> tuple[str, str]:
-    """`ok`, `loose` (not comparable under these options, but run), or the kind of failure, with what is to be said."""
+    """`ok`, `loose` (run, but not comparable under these options), or the kind of failure, with a description."""
     outcome, is_inexact = expected.of(options)
     at_end = Random(program.seed).random() < 0.6
     run = None

@@ -17,7 +17,8 @@ NARROW = ["i8", "i16", "u8", "u16"]
 
 @dataclass
 class Variable:
-    """A variable in reach. `bound` is one more than the largest value, where it is known to be within 0 and that."""
+    """A variable in scope. `bound` is an exclusive upper bound of its value, if it is known to be nonnegative and
+    bounded."""
 
     name: str
     kind: str
@@ -34,7 +35,7 @@ class Collection:
 
     name: str
     kind: str
-    """Of its elements, as of variables; of a struct its name."""
+    """The type of its elements, named as for variables; for a struct, its name."""
     dtype: str
     shape: list[int]
     memory: str
@@ -47,7 +48,7 @@ class Collection:
 
 @dataclass
 class Role:
-    """What the iterations of a loop may do with a memory."""
+    """The accesses that iterations of a loop may make to a memory."""
 
     what: str
     """`any`, `read`, `own`, `none`, or an atomic operation."""
@@ -56,7 +57,7 @@ class Role:
 
 
 class Expressions:
-    """Writes expressions from what is in reach."""
+    """Writes expressions from the variables and memory in scope."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -69,7 +70,7 @@ class Expressions:
         self.has_floats = True
         self.nesting = 0
 
-    # What is in reach.
+    # Variables and memory in scope.
 
     def pick(self, kind: str, writable: bool = False) -> Variable | None:
         found = [v for v in self.variables if v.kind == kind and not (writable and v.is_fixed)]
@@ -80,7 +81,7 @@ class Expressions:
         return self.roles.get(c.memory, Role("any"))
 
     def element(self, kind: str, purpose: str) -> str | None:
-        """An element that may be read, written, or updated; None where there is none."""
+        """An element that may be read, written, or updated; None if there is none."""
         found = []
         for c in self.collections:
             role = self.role(c)
@@ -262,7 +263,7 @@ class Expressions:
             value = f"qd.max(qd.min({self.floating_value(depth)}, 100.0), -100.0)"
             return f"qd.cast({value}, qd.{r.choice(['i8', 'i16', 'i32', 'i64'])})"
         if kind < 0.992:
-            # What changes a variable in the midst of an expression: operands are evaluated from left to right.
+            # Expressions that change a variable: operands are evaluated from left to right.
             v = self.pick("int", writable=True)
             if v is not None and not v.bound:
                 return f"qd.atomic_{r.choice(['add', 'sub', 'max', 'exchange', 'xor'])}({v.name}, {sub()})"
@@ -270,7 +271,7 @@ class Expressions:
         return called or sub()
 
     def leaf_variable(self) -> str:
-        """A leaf that is no literal."""
+        """A leaf other than a literal."""
         for _ in range(6):
             text = self.integer_leaf()
             if not is_literal(text):

@@ -1,7 +1,7 @@
 """Random programs: a kernel of several loops over fields and arrays, functions that it calls, and its data.
 
-A program has one result: an iteration of a parallel loop reads what no iteration writes, writes elements of its own, or
-updates elements in ways that commute. A serialized loop may do anything.
+A program has a unique result: an iteration of a parallel loop reads memory that no iteration writes, writes its own
+elements, or updates elements by commuting operations. A serialized loop may do anything.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ class Generator(Expressions):
         parameters, kinds, texts = [], [], []
         is_real = r.random() < 0.2
         outer = (self.variables, self.collections, self.lines, self.functions)
-        # What is not passed is reached as a global: fields of the module.
+        # Memory that is not passed is a global: fields of the module.
         self.variables, self.lines = [], []
         self.collections = []
         for i in range(r.randint(1, 3)):
@@ -244,7 +244,7 @@ class Generator(Expressions):
             texts.append(p + annotation)
         if not is_real and r.random() < 0.25:
             kind = "fvec" if self.has_floats and r.random() < 0.4 else "ivec"
-            # Changed in the function, it is a copy all the same.
+            # The function changes only its copy.
             parameters.append(Variable("pv", kind, 3))
             kinds.append(kind)
             texts.append("pv")
@@ -480,7 +480,7 @@ class Generator(Expressions):
             self.line(f"{second} {r.choice(['+=', '-='])} {place}")
 
     def update(self) -> None:
-        """An atomic update of what the iterations share."""
+        """An atomic update of memory that the iterations share."""
         r = self.random
         shared = [
             c for c in self.collections if self.role(c).what in ATOMIC and c.kind in ("int", "float", "ivec", "fvec")
@@ -512,7 +512,7 @@ class Generator(Expressions):
             self.line(f"qd.atomic_{op}({place}, {value})")
 
     def old_value(self) -> None:
-        """The old value of an atomic operation on what only this iteration has."""
+        """The old value of an atomic operation on an element that only this iteration accesses."""
         r = self.random
         kind = "float" if self.has_floats and r.random() < 0.2 else "int"
         place = self.element(kind, "write")
@@ -674,7 +674,7 @@ class Generator(Expressions):
             del self.variables[mark:]
             return
         elif form < 0.64:
-            # As often as memory says, perhaps not at all.
+            # The trip count comes from memory, and may be zero.
             bound = self.index_from_zero(n + 1)
             if r.random() < 0.3:
                 bound = f"qd.cast({bound}, qd.{r.choice(self.types)})"
@@ -779,7 +779,7 @@ class Generator(Expressions):
                 self.variables.append(Variable(name, "int", is_fixed=True, bound=end if small else 0, least=least))
         hidden: list[Variable] = []
         if not serial:
-            # What is assigned outside belongs to all iterations: they may only add to it.
+            # A variable assigned outside is shared by all iterations: they may only add to it.
             hidden = [v for v in self.variables[:mark] if not v.is_fixed]
             self.variables = [v for v in self.variables if v.is_fixed]
             sums = [v for v in hidden if v.kind == "int"]
@@ -839,7 +839,7 @@ class Generator(Expressions):
         return spans, f"for {', '.join(names)} in {c.name}:"
 
     def assign_roles(self, indices: list[tuple[str, int, int]]) -> None:
-        """What the iterations of a parallel loop do with each memory."""
+        """Chooses the accesses of a parallel loop's iterations to each memory."""
         r = self.random
         members: dict[str, list[Collection]] = {}
         for c in self.collections:
@@ -868,7 +868,7 @@ class Generator(Expressions):
                 return None
             n, a = c.shape[0], first[0]
             if r.random() < 0.3 and least >= 0 and a == 0:
-                # Several elements for each iteration, side by side.
+                # Several adjacent elements for each iteration.
                 for s in r.sample([2, 3, 4], 3):
                     if end * s <= n:
                         return lambda c: [f"{s} * {name} + {r.randrange(s)}", *self.rest(c, 1)]

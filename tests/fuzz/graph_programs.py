@@ -1,9 +1,9 @@
 """Random kernels with `graph=True`: data-dependent loops, branches, sections, checkpoints and parallel loops,
 nested in any order.
 
-A program has two texts: the kernel, and a Python function that does the same in order. Sections own arrays and
-counters of their own, so that no schedule can change the result. A launch that ends at a checkpoint is resumed until
-it ends at none: in Python the checkpoint's statements run again.
+A program has two texts: the kernel, and a Python function that does the same in order. Sections have separate arrays
+and counters, so that no schedule can change the result. A launch that ends at a checkpoint is resumed until it ends at
+none: in Python, the checkpoint's statements run again.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ MODULUS = 1009
 
 @dataclass
 class GraphProgram:
-    """A kernel and what it computes, as source text. Both take `ARRAYS` arrays of i32, then `counters` of them without
-    axes, of which those of `flags` end launches."""
+    """A kernel and its Python equivalent, as source text. Both take `ARRAYS` arrays of i32, then `counters` arrays
+    without axes; those in `flags` end launches."""
 
     counters: int
     flags: list[int]
@@ -47,8 +47,7 @@ class _Writer:
         self.left = most_statements
         self.locals = 0
         self.flags: list[int] = []
-        # Some programs have checkpoints: at a place where a variable is used later, which a launch that resumes skips,
-        # none.
+        # Some programs have checkpoints, except where a variable that a resumed launch would skip is used later.
         self.may_stop = seed % 3 == 1
 
     def statements(self, depth: int, arrays: list[int], nesting: int, in_section: bool) -> None:

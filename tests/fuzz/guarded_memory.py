@@ -1,7 +1,7 @@
-"""Arrays between pages that no one may touch: an access beside the array, even a read, is a segmentation fault at once.
+"""Arrays between guard pages: an access outside the array, even a read, is a segmentation fault.
 
-An array is flush with the page after it or with the page before it. The rest of its pages holds a pattern, which
-`check` compares.
+An array is adjacent to the guard page after it or before it. The rest of its pages contains a pattern, which `check`
+verifies.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class GuardedMemory:
         self.array[:] = data
 
     def check(self) -> str | None:
-        """What was written beside the array."""
+        """A description of writes outside the array."""
         for name, part in (("before", self.before), ("behind", self.behind)):
             wrong = np.flatnonzero(part != PATTERN)
             if len(wrong):

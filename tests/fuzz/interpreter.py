@@ -1,9 +1,9 @@
-"""A reference interpreter of kernels: it runs Python's `ast` of their source with the language's types, in order.
+"""A reference interpreter of kernels: executes Python's `ast` of their source with the language's types, in order.
 
 Each call compiles its function to closures; the types of all values are known before anything runs. A value is a
-number; of a vector, matrix or struct it is the list of the numbers. `InvalidProgramError`: the program is not one of
-the language, or uses a part of it that is not known here. `UnspecifiedError`: the program has no single result,
-because of a race between iterations, an index outside, or a division by zero.
+number; for a vector, matrix or struct, the list of its numbers. `InvalidProgramError`: the program is not one of the
+language, or uses a part of it that is not known here. `UnspecifiedError`: the program has no single result, because of
+a race between iterations, an index outside, or a division by zero.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Interpreter:
                     self.types[node.targets[0].id] = declared
 
     def declared_type(self, name: str, node: ast.expr) -> Any:
-        """A type that the module gives a name; None for what is no type of values."""
+        """A type by its name in the module; None for objects other than value types."""
         if isinstance(node, ast.Call) and dotted(node.func) == "qd.types.struct":
             return Struct(name, tuple((k.arg or "", self.type_of(k.value)) for k in node.keywords))
         try:
@@ -60,7 +60,7 @@ class Interpreter:
         raise InvalidProgramError(f"type {ast.unparse(node)}")
 
     def run(self, kernel: str, arguments: list[Any], fields: dict[str, Array]) -> Any:
-        """Calls a kernel with arrays and numbers; gives what it returns, with its type, or None."""
+        """Calls a kernel with arrays and numbers. Returns its result with its type, or None."""
         function = self.functions[kernel].node
         compiler = Compiler(self, None, is_kernel=True)
         compiler.scopes[0].names.update(fields)

@@ -84,7 +84,7 @@ class Value:
     """Gives a list, a position in it, and whether iterations share it."""
     is_global: bool = False
     selected: tuple[Value, list[int]] | None = None
-    """The tensor of which this is some components, at these places in it."""
+    """The tensor that this is a selection of, and the positions of its components."""
 
 
 @dataclass

@@ -13,7 +13,7 @@ from scalars import UnspecifiedError, binary, is_float
 
 
 class CallCompiler(ExpressionCompiler):
-    """Adds what an expression may do beside having a value."""
+    """Adds expressions with side effects."""
 
     # Atomics.
 

@@ -230,7 +230,7 @@ class ExpressionCompiler(PlaceCompiler):
             raise InvalidProgramError("shapes differ")
         if shapes:
             t = Tensor(str(t), shapes.pop())
-        # Their own types come first, not that of where they go.
+        # Their own types take precedence over the type of the destination.
         x, y = (self.converted(self.plain(v), t) for v in (a, b))
         return Value(t, lambda f: x(f) if condition(f) else y(f))
 

@@ -172,7 +172,7 @@ class PlaceCompiler:
         return self.part(base, t.scalar, position)
 
     def part(self, base: Value, t: Type, position: Callable[[list], int]) -> Value:
-        """A part of a value: a place where the value is one."""
+        """A part of a value: a location if the value is one."""
         count = count_of(t)
         if base.locate is None:
             get = base.get
@@ -212,14 +212,14 @@ class PlaceCompiler:
 
     @staticmethod
     def components_named(name: str) -> list[int] | None:
-        """What `zyx` or `rg` stand for."""
+        """The components that `zyx` or `rg` name."""
         for letters in ("xyzw", "rgba", "stpq"):
             if set(name) <= set(letters) and len(name) <= 4:
                 return [letters.index(c) for c in name]
         return None
 
     def selection(self, base: Value, shape: tuple[int, ...], places: list[int]) -> Value:
-        """Some components of a tensor; a place for all of them at once."""
+        """Some components of a tensor, as one location."""
         assert isinstance(base.type, Tensor)
         get, t = base.get, Tensor(base.type.scalar, shape)
 
@@ -270,7 +270,7 @@ class PlaceCompiler:
         raise InvalidProgramError(f"literal {v!r}")
 
     def plain(self, v: Value) -> Value:
-        """The value in its own type, also where it is a literal."""
+        """The value in its own type, even if it is a literal."""
         if (
             isinstance(v.literal, int)
             and not isinstance(v.literal, bool)
@@ -280,12 +280,12 @@ class PlaceCompiler:
         return Value(v.type, v.get)
 
     def converted(self, v: Value, to: Type) -> Callable[[list], Any]:
-        """The value as it is stored where a `to` is kept."""
+        """The value, converted for a store to memory of type `to`."""
         if isinstance(to, str):
             if not isinstance(v.type, str):
                 raise InvalidProgramError("a tensor where a number is wanted")
             if v.literal is not None and not isinstance(v.literal, bool):
-                # A literal takes the type of where it goes.
+                # A literal takes the type of its destination.
                 exact = v.literal
                 kind = "f64" if isinstance(exact, float) else None
                 if kind is None and not is_float(to):

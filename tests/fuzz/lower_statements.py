@@ -133,7 +133,7 @@ class Compiler(CallCompiler):
         return lambda f: put(f, get(f))
 
     def take_ticket(self, name: str, value: ast.expr) -> Callable[[list], Any]:
-        """`ticket1 = qd.atomic_add(count[None], 1)`: each iteration gets another number, nobody knows which."""
+        """`ticket1 = qd.atomic_add(count[None], 1)`: each iteration gets a unique but unspecified number."""
         if not (isinstance(value, ast.Call) and dotted(value.func) == "qd.atomic_add"):
             raise InvalidProgramError("a ticket")
         step = value.args[1]
@@ -210,7 +210,7 @@ class Compiler(CallCompiler):
         to, of = self.scalar_of(place), self.scalar_of(value)
         integers = not is_float(to) and not is_float(of)
         converts = op in ("+", "-") or (op == "*" and promote(to, of) == to) or (op in "&|^" and integers)
-        value = self.plain(value)  # In its own type, also where it is a literal.
+        value = self.plain(value)  # In its own type, even if it is a literal.
         is_update = converts and op in ATOMIC_ASSIGNMENTS
         if is_update:
             if is_float(to) and op in ("&", "|", "^"):
@@ -258,7 +258,7 @@ class Compiler(CallCompiler):
         return run
 
     def do_With(self, node: ast.With) -> Callable[[list], Any]:
-        """A section that runs beside others; that they share nothing is the generator's business."""
+        """A section that runs concurrently with others. The generator ensures that they share nothing."""
         call = node.items[0].context_expr
         if not self.at_top or not isinstance(call, ast.Call) or dotted(call.func) != "qd.stream_parallel":
             raise InvalidProgramError("with")
@@ -397,7 +397,7 @@ class Compiler(CallCompiler):
         return run
 
     def bounds(self, node: ast.expr) -> list[tuple[Callable, Callable, str]]:
-        """Of each axis where it begins and ends, and the type of its index."""
+        """The begin, end and index type of each axis."""
         array = self.array_of(node)
         if array is not None:
             first = array.first or (0,) * len(array.shape)

@@ -117,7 +117,7 @@ class MoreShapes(Shapes):
         given, out = self.array(dtype, [n, m]), self.array(dtype, [n, m])
         for a in self.arguments[-2:]:
             if r.random() < 0.3:
-                # The transposed of what is in memory.
+                # The transpose of a matrix in memory.
                 a.strides, a.is_ndarray = [1, n], False
         i, j = self.fresh("i"), self.fresh("j")
         edge = r.choice(["inside", "wrap", "clamp"])
@@ -146,7 +146,7 @@ class MoreShapes(Shapes):
         self.depth -= 1
 
     def walks(self) -> None:
-        """Iterations that each go on until memory says so."""
+        """Iterations whose loops run until a condition in memory holds."""
         r = self.random
         n, i = min(self.size(), 300), self.fresh("i")
         x, y = self.array(r.choice(["i32", "u8", "i64"]), [n]), self.array("i32", [n])
@@ -212,12 +212,12 @@ class MoreShapes(Shapes):
         return self.finished()
 
     def sections(self, shapes: list) -> Program:
-        """Loops that run side by side on streams: each shape has arrays of its own."""
+        """Loops that run concurrently on streams: each shape has separate arrays."""
         for _ in range(self.random.randint(2, 3)):
             self.line("with qd.stream_parallel():")
             self.depth += 1
             self.random.choice(shapes)()
             self.depth = 1
-        # What a section assigns is its own, and such kernels return nothing.
+        # Variables that a section assigns are private to it, and such kernels return nothing.
         self.variables = []
         return self.finished()

@@ -1,4 +1,4 @@
-"""A program of the fuzzer: text of a module with a kernel `k`, and what it is called with. Read and written as JSON."""
+"""A program of the fuzzer: the text of a module with a kernel `k`, and its arguments. Read and written as JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Memory:
 
 @dataclass
 class Argument:
-    """What a parameter of the kernel gets: a number, or an array of `shape` in a memory.
+    """An argument of the kernel: a number, or an array of `shape` in a memory.
 
     Strides and the offset count elements. An element has `components` numbers; with 0 it is a number.
     """
@@ -40,7 +40,7 @@ class Argument:
 
 @dataclass
 class Field:
-    """A field. Those with the same `tree` (not below zero) are element beside element."""
+    """A field. The elements of fields with the same `tree` (if nonnegative) are interleaved."""
 
     name: str
     element: str
@@ -89,7 +89,7 @@ class Outcome:
     fields: list[list]
     returned: Any
     types: list[str] = field(default_factory=list)
-    """Of the numbers of the returned value."""
+    """The types of the numbers of the returned value."""
 
 
 def element_type(program: Interpreter, text: str) -> Type:

@@ -1,8 +1,8 @@
-"""Races between the iterations of a parallel loop, found while they run one after another.
+"""Races between the iterations of a parallel loop, detected while they run in sequence.
 
-For each number that iterations may share, the interpreter notes who wrote, read and updated it atomically. What two
-iterations do with one number must commute: reads, stores of the same value, and atomic updates of one kind whose old
-values are not used.
+For each scalar that iterations may share, the interpreter records which of them wrote, read and atomically updated it.
+The accesses of two iterations to one scalar must commute: reads, stores of the same value, and atomic updates of one
+kind whose old values are not used.
 """
 
 from scalars import State, UnspecifiedError
@@ -11,7 +11,7 @@ MANY = -1
 
 
 class Races:
-    """What the iterations of the current parallel loop have done."""
+    """The accesses of the current parallel loop's iterations."""
 
     def __init__(self, state: State) -> None:
         self.state = state

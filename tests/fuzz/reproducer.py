@@ -1,4 +1,4 @@
-"""A failing program as a file that runs by itself, with nothing but numpy and the package."""
+"""A failing program as a standalone file that needs only numpy and the package."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def argument_lines(program: Program) -> tuple[list[str], list[str]]:
 
 
 def text_of(program: Program, options: Options, expected: Outcome | None, kind: str, what: str) -> str:
-    """The file. It prints what differs, if anything does, and holds the program for `run.py --replay`."""
+    """The text of the file. It prints the differences, and contains the program for `run.py --replay`."""
     given = {"arch": "cpu", "offline_cache": False, **options}
     keywords = ", ".join(option_text(name, value) for name, value in given.items())
     source = program.source.replace("import octants as qd\n", "", 1).strip("\n")
@@ -120,7 +120,7 @@ def text_of(program: Program, options: Options, expected: Outcome | None, kind: 
 
 
 def read(text: str) -> tuple[Program, Options]:
-    """What a file of `text_of` holds."""
+    """The program in a file of `text_of`."""
     found = {
         k: line.split(": ", 1)[1]
         for line in text.splitlines()

@@ -3,8 +3,8 @@
     python tests/fuzz/run.py --seconds 500 --jobs 16
 
 Each program runs under several options: optimization levels, `fast_math`, debug mode, default types, threads, streams,
-separate memory, other processors. A failure, also one that ends or hangs the process, is shrunk and written to a file
-that runs by itself.
+separate memory, other processors. A failure, including a crash or hang of the process, is shrunk and written to a
+standalone file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from shrink import shrink
 
 HERE = Path(__file__).parent
 
-# What errors say of a device that a process cannot use any more.
+# Parts of errors about a device that a process can no longer use.
 LOST = "is lost to this process"
 
 
@@ -74,7 +74,7 @@ class Worker:
             pass
 
     def answer(self, seconds: float) -> tuple[str, dict[str, Any]]:
-        """The next line. `died` where the process is no more, `hang` where nothing comes in time."""
+        """The next line; `died` if the process has ended, `hang` after a timeout."""
         try:
             line = self.lines.get(timeout=seconds)
         except Empty:
@@ -134,7 +134,7 @@ class Fuzzer:
             first, count = taken
             runs += count
             if runs > 1000:
-                # What programs leave behind in a process goes with it.
+                # The state that programs leave in a process ends with it.
                 worker.end()
                 worker, runs = Worker(), 0
             while count > 0 and not self.over():
@@ -146,7 +146,8 @@ class Fuzzer:
         worker.end()
 
     def follow(self, worker: Worker, first: int) -> tuple[int, Worker]:
-        """Reads until the programs are done or the process is: the last seed, and the process to go on with."""
+        """Reads until the programs or the process have ended. Returns the last seed, and the process to continue
+        with."""
         seed, options = first, None
         while True:
             word, what = worker.answer(self.options.timeout)
@@ -244,7 +245,7 @@ class Checker:
 
     def kind(self, program: Program, options: dict[str, Any]) -> str:
         try:
-            # Cheap, and most candidates are no programs.
+            # Cheap, and most candidates are invalid programs.
             Expected(program).of(options)
         except Exception:
             return "rejected"

@@ -21,11 +21,11 @@ NUMPY |= {n: np.dtype({"i": "int", "u": "uint", "f": "float"}[n[0]] + n[1:]) for
 
 
 class UnspecifiedError(Exception):
-    """The program does what the language leaves open: it has no single result."""
+    """The program depends on unspecified behavior: it has no unique result."""
 
 
 class State:
-    """What was met while a program ran."""
+    """Events while a program ran."""
 
     def __init__(self) -> None:
         self.inexact = False
@@ -76,7 +76,7 @@ def rounder(t: str) -> Callable[[float], float]:
     return lambda v: float(half(single(v)))
 
 
-# On a grid of eighths (halves), far from the largest number that it holds, sums are exact in any order.
+# On a grid of eighths (halves), far below the largest exact number, sums are exact in any order.
 SCALE = {"f16": 2.0, "f32": 8.0, "f64": 8.0}
 LARGEST = {"f16": 128.0, "f32": 65536.0, "f64": 2.0**40}
 
@@ -86,7 +86,7 @@ def on_grid(t: str, v: float) -> bool:
 
 
 def checked(state: State, t: str) -> Callable[[float], float]:
-    """Rounds, and notes what is not on the grid."""
+    """Rounds, and records values that are not on the grid."""
     round_to, scale, largest = rounder(t), SCALE[t], LARGEST[t]
 
     def check(v: float) -> float:
@@ -99,7 +99,7 @@ def checked(state: State, t: str) -> Callable[[float], float]:
 
 
 def converter(state: State, a: str, b: str) -> Callable | None:
-    """From one type to another; None where nothing is to be done."""
+    """The conversion from one type to another; None if there is nothing to do."""
     if a == b:
         return None
     if is_float(b):
@@ -107,7 +107,7 @@ def converter(state: State, a: str, b: str) -> Callable | None:
         round_once = NUMPY["f32" if b == "f16" else b].type
 
         def to_float(v):
-            # Rounded once: by way of an f64 a long integer would be rounded twice.
+            # Rounded once: through an f64, a long integer would be rounded twice.
             return check(float(v) if -bound < v < bound else float(round_once(v)))
 
         return check if is_float(a) else to_float

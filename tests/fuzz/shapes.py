@@ -1,4 +1,4 @@
-"""Loops of shapes on which optimizers have failed, filled at random."""
+"""Loops of shapes that optimizers have miscompiled, filled at random."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Shapes(Generator):
     # Elements of an iteration's own that are adjacent.
 
     def neighbors(self) -> None:
-        """Loads, stores under conditions, loads again, of places that are beside one another."""
+        """Loads, conditional stores, and loads again, of adjacent elements."""
         r = self.random
         n, i = self.size(), self.fresh("i")
         dtype = r.choice(["i32", "i32", "i64", "i16", "u8", "f32"])
@@ -279,7 +279,7 @@ class Shapes(Generator):
     # Prefixes and other recurrences through memory.
 
     def recurrences(self) -> None:
-        """A loop in order whose iterations read what earlier ones wrote, at a distance."""
+        """A sequential loop whose iterations read values that earlier ones wrote, at a distance."""
         r = self.random
         n, i = r.choice(SIZES), self.fresh("i")
         x, y = self.array(r.choice(["i32", "u8", "i64"]), [n]), self.array("i32", [n])

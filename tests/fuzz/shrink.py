@@ -76,7 +76,7 @@ class Replace(ast.NodeTransformer):
 
 
 def simpler(node: ast.expr) -> list[ast.expr]:
-    """What may stand for an expression."""
+    """Simpler replacements of an expression."""
     children = [c for c in ast.iter_child_nodes(node) if isinstance(c, ast.expr)]
     if isinstance(node, ast.Call):
         children = list(node.args)

@@ -1,4 +1,4 @@
-"""Loops over matrices and structs that hold them: parts, products, references through several functions. And
+"""Loops over matrices and structs with matrices: parts, products, references through several functions. Also
 tickets."""
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class TensorShapes(MoreShapes):
     # Data.
 
     def tensor_places(self, n: int, i: str) -> list[Place]:
-        """Fields of matrices and vectors, and of structs that hold them, at element `i`."""
+        """Fields of matrices and vectors, and of structs that contain them, at element `i`."""
         r = self.random
         places = []
         for _ in range(r.randint(1, 2)):
@@ -242,7 +242,7 @@ class TensorShapes(MoreShapes):
     # Shapes.
 
     def tensors(self) -> None:
-        """Iterations that each work on tensors of their own."""
+        """Iterations that work on their own tensors."""
         r = self.random
         n, i = r.choice([1, 3, 8, 17, 33]), self.fresh("i")
         self.copied: list[tuple[str, str]] = []

@@ -1,4 +1,4 @@
-"""The process that runs programs. It says what it begins before it does, so that its reader knows what it died of.
+"""The process that runs programs. It announces each program before it starts, so that the reader can attribute a crash.
 
 Each line that it reads is JSON: `{"first", "step", "count", "configurations"}` asks for programs by seed,
 `{"program", "options"}` for one program. Each line that it writes is a word (`begin`, `end`, `fail`, `done`, `found`,
@@ -28,7 +28,7 @@ GOOD = ("ok", "loose")
 
 
 class Channel:
-    """Where lines go: standard output as it was. What programs print goes nowhere."""
+    """The channel for lines: the original standard output. Output of programs is discarded."""
 
     def __init__(self) -> None:
         self.out = os.fdopen(os.dup(1), "w")

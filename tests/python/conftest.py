@@ -1,17 +1,17 @@
 """Options of the test run.
 
 `--arch cuda` (or another device) runs the tests there: `qd.init(arch=qd.cpu, ...)` of a test means that device, unless
-the test asks for a schedule or another test bed that only the CPU has. Without the device tests fail rather than pass
-on the CPU. Tests marked `on_cpu` are about the CPU: they look into its memory, or say its name. `--arch cpu-separate`
-lets the CPU play such a device, whose memory the host cannot address. `--arch amdgpu-standin` runs on a library that
-replaces HIP's, on its second device, so that a call that forgets to switch shows; schedules made from a seed are its
-streams' own. `--arch amdgpu-emulator` runs on the same library, which then emulates the machine code of the chip that
-`HIP_STANDIN_ARCH` names (gfx90a by default).
+the test asks for a schedule or another test bed that only the CPU has. Without the device, tests fail rather than pass
+on the CPU. Tests marked `on_cpu` are about the CPU: they access its memory directly, or use its name. With `--arch
+cpu-separate`, the CPU emulates a device whose memory the host cannot address. `--arch amdgpu-standin` runs on the
+second device of a library that replaces HIP's, so that a call on the wrong current device is detected; its streams
+follow seeded schedules. `--arch amdgpu-emulator` runs on the same library, which then emulates the machine code of the
+chip that `HIP_STANDIN_ARCH` names (gfx90a by default).
 
 Tests marked `in_place` are about memory that the host addresses, those marked `in_order` about launches that return
 after their work: both are left out elsewhere.
 
-Compiled kernels are not kept on disk, nor looked for there, unless `OCTANTS_OFFLINE_CACHE=1` is set.
+The disk cache of compiled kernels is off, unless `OCTANTS_OFFLINE_CACHE=1` is set.
 """
 
 import os
@@ -23,8 +23,8 @@ import pytest
 
 import octants as qd
 
-# Tests compile what they test, so that no kernel kept by an earlier build hides a fault of this one, and the home
-# folder is left alone. Tests of keeping kernels use folders of their own.
+# Tests compile all kernels, so that no kernel cached by an earlier build hides a bug of this one, and the home folder
+# is not touched. Tests of the cache use separate folders.
 os.environ.setdefault("OCTANTS_OFFLINE_CACHE", "0")
 
 TEST_BEDS = {"cpu_stream_schedule", "cpu_separate_memory"}
@@ -65,7 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
             options.setdefault("enable_fallback", False)
         elif asked is qd.cpu and not TEST_BEDS.intersection(options):
             args = args[1:]
-            # A device has streams of its own.
+            # A device has its own streams.
             options.pop("cpu_streams", None)
             options.pop("cpu_max_num_threads", None)
             options["arch"] = getattr(qd, arch)
@@ -78,7 +78,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def no_faults(request: pytest.FixtureRequest) -> Any:
-    """No test does what HIP forbids, as far as the stand-in sees it."""
+    """Fails a test that violates HIP's rules, as far as the stand-in detects it."""
     yield
     if request.config.getoption("--arch") in STANDINS:
         assert hip_standin.take_faults() == ""

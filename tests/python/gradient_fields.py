@@ -1,4 +1,4 @@
-"""Fields that tests of gradients begin with, and what they compare gradients with."""
+"""Fields for tests of gradients, and finite differences for comparison."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The stand-in for HIP's library on a machine without an AMD GPU: built, and asked for what it saw."""
+"""The stand-in for HIP's library on a machine without an AMD GPU: builds it, and queries its records."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 CRATE = "octants-driver-hip-standin"
-# How `--arch` calls it, and what it calls the same library when it emulates the machine code of a chip, which
-# `HIP_STANDIN_ARCH` names.
+# Its name for `--arch`, and the name of the same library when it emulates the machine code of the chip in
+# `HIP_STANDIN_ARCH`.
 ARCH = "amdgpu-standin"
 EMULATOR = "amdgpu-emulator"
 ARCHS = (ARCH, EMULATOR)
@@ -50,12 +50,12 @@ def library() -> ctypes.CDLL:
 
 
 def set_seed(seed: int) -> None:
-    """Lets streams sleep between pieces of work as a seed says; not at all for zero."""
+    """Makes streams sleep between pieces of work according to a seed; not at all for zero."""
     library().standin_set_seed(ctypes.c_uint64(seed))
 
 
 def take_faults() -> str:
-    """What was done since the last call that must not be done, a line each."""
+    """The faults since the last call, one per line."""
     text = ctypes.create_string_buffer(1 << 16)
     library().standin_take_faults.restype = ctypes.c_size_t
     library().standin_take_faults(text, ctypes.c_size_t(len(text)))

@@ -1,7 +1,6 @@
 """Small meshes for tests: their relations by brute force, and their metadata in patches as files have it.
 
-Nothing here comes from the package: elements are sets of vertices, and relations follow from what the sets have in
-common.
+Independent of the package: elements are sets of vertices, and relations follow from the sets' intersections.
 """
 
 import itertools

@@ -1,9 +1,9 @@
-"""Another library on the device under test, as small as one can be: it allocates memory, makes streams, captures them
-into graphs, and takes and shows arrays by DLPack and by the array protocol.
+"""A minimal other library on the device under test: it allocates memory, creates streams, captures them into graphs,
+and imports and exports arrays by DLPack and by the array protocol.
 
-On a GPU it calls the driver's library by `ctypes`, by functions that CUDA and HIP have in the same form. Nothing of
-ours is used, so that what arrives here is what torch or CuPy would get. On the CPU, where nobody else has streams, it
-is numpy.
+On a GPU, it calls the driver's library through `ctypes`, by functions that CUDA and HIP share. It uses none of our
+code, so it receives exactly what torch or CuPy would receive. On the CPU, where no other library has streams, it is
+numpy.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class DLTensor(ctypes.Structure):
 
 
 class Managed(ctypes.Structure):
-    """What a capsule holds."""
+    """The contents of a capsule."""
 
     _fields_ = (("tensor", DLTensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
 
 
 class Versioned(ctypes.Structure):
-    """What a capsule holds since DLPack 1.0."""
+    """The contents of a capsule since DLPack 1.0."""
 
     _fields_ = (
         ("version", ctypes.c_uint32 * 2),
@@ -85,7 +85,8 @@ def capsule(address: int, name: bytes) -> Any:
 
 
 def described(address: int, array: Any, device: tuple[int, int]) -> tuple[DLTensor, Any]:
-    """DLPack's description of something with numpy's dtype, shape and byte strides; and what has to live as long."""
+    """DLPack's description of an array with numpy's dtype, shape and byte strides; and the objects that must stay alive
+    with it."""
     shape, strides = ((ctypes.c_int64 * len(values))(*values) for values in (array.shape, array.strides))
     for axis in range(len(array.shape)):
         strides[axis] //= array.dtype.itemsize
@@ -157,7 +158,7 @@ class Array:
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         place = {"data": (self.address, False), "shape": self.shape, "strides": self.strides}
-        # The null stream has no name there where it is 0: what is queued on it is waited for.
+        # The null stream has no handle there if it is 0, so its queued work is waited for.
         if not self.stream:
             self.library.call("synchronize", None)
         return place | {"typestr": self.dtype.str, "version": 3, "stream": self.stream or None}
@@ -171,7 +172,7 @@ class Array:
             self.library.order(self.stream, stream or 0)
         tensor, lists = described(self.address, self, self.library.device)
         made = Managed(tensor)
-        # Whoever asks holds this array.
+        # The caller keeps this array alive.
         self._keeps.append((made, lists))
         return capsule(ctypes.addressof(made), NAMES[Managed])
 
@@ -208,7 +209,7 @@ DRIVERS = (["libcuda.so.1"], [f"libamdhip64.so{version}" for version in (".7", "
 
 
 def first_of(names: list[str]) -> ctypes.CDLL:
-    """The first of these libraries that is there."""
+    """The first of these libraries that is installed."""
     for name in names[:-1]:
         with suppress(OSError):
             return ctypes.CDLL(name)
@@ -240,7 +241,7 @@ class Stream:
 
 
 class Graph:
-    """What was captured on a stream."""
+    """The graph captured from a stream."""
 
     def __init__(self, library: Gpu) -> None:
         self.library, self.graph, self.ready = library, _P(), _P()
@@ -269,9 +270,9 @@ class Gpu:
     def __init__(self, device: tuple[int, int]) -> None:
         self.device = device
         self.is_hip = device[0] == 10
-        # What the program has opened is found again by its path, or by one of its names.
+        # A library that the program has opened is found by its path, or by one of its names.
         self.driver = first_of([qd.cfg.driver_library] if qd.cfg.driver_library else DRIVERS[self.is_hip])
-        # What DLPack calls the stream of who names none.
+        # DLPack's handle for an unnamed stream.
         self.unnamed = 0 if self.is_hip else 1
         # Not when objects are collected, which could be while a stream is captured.
         self.at_close = ExitStack()
@@ -304,7 +305,7 @@ class Gpu:
         assert code == 0, f"{name} failed with code {code}"
 
     def made(self, name: str, *arguments: Any) -> int:
-        """What one of `FUNCTIONS` stores by its first argument."""
+        """The value that one of `FUNCTIONS` stores through its first argument."""
         at = _P()
         self.call(name, ctypes.byref(at), *arguments)
         return at.value or 0
@@ -325,7 +326,7 @@ class Gpu:
         self.call("synchronize", _P(stream))
 
     def read(self, address: int, dtype: Any, shape: Any, strides: Any, stream: int) -> np.ndarray[Any, Any]:
-        """Reads an array, after what is queued on a stream."""
+        """Reads an array, after the work queued on a stream."""
         if 0 in shape:
             return np.empty(shape, dtype)
         count = sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True)) + dtype.itemsize
@@ -335,7 +336,7 @@ class Gpu:
         return np.ndarray(shape, dtype, memory, strides=strides).copy()
 
     def order(self, earlier: int, later: int) -> None:
-        """Lets a stream wait for what is queued on another."""
+        """Makes a stream wait for the work queued on another."""
         event = self.made("event_create", ctypes.c_uint(2))
         self.call("record", _P(event), _P(earlier))
         self.call("wait", _P(later), _P(event), ctypes.c_uint(0))
@@ -357,12 +358,12 @@ class Gpu:
         return Array(self, address, values, stream)
 
     def stream(self, blocking: bool = False) -> Stream:
-        """A stream of this library's own; one that is in step with the null stream where it is `blocking`."""
+        """A stream of this library; ordered with the null stream if it is `blocking`."""
         return Stream(self, blocking)
 
     @contextmanager
     def captured(self, stream: Stream) -> Iterator[Graph]:
-        """Captures what is queued on a stream; no thread of the process may get in the way."""
+        """Captures the work queued on a stream, in the strictest mode, which restricts all threads of the process."""
         graph = Graph(self)
         self.call("begin_capture", _P(stream.handle), ctypes.c_int(0))
         try:
@@ -372,7 +373,7 @@ class Gpu:
 
 
 class Host:
-    """The library on the CPU: numpy. Nobody but us has streams there."""
+    """The library on the CPU: numpy. Only Octants has streams there."""
 
     protocol = "__octants_array_interface__"
     has_streams = False
@@ -384,7 +385,7 @@ class Host:
         return array
 
     def close(self) -> None:
-        """Nothing is to be given back."""
+        """Nothing to release."""
 
 
 def beside(array: Any) -> Gpu | Host:

@@ -1,8 +1,8 @@
 """Text of random kernels of f64 arithmetic: loops, branches, indices, vectors and matrices, functions.
 
-A case is one parallel loop that reads `x` (8 numbers) and `n` (8 integers) and adds to row `slot` of `y`. It may leave
-numbers in row `slot` of `t`, which a loop after it reads. Values stay of moderate size, and nothing is divided by
-what may be small, so that derivatives are.
+A case is one parallel loop that reads `x` (8 numbers) and `n` (8 integers) and adds to row `slot` of `y`. It may store
+numbers in row `slot` of `t`, which a later loop reads. Values stay of moderate size, and divisors are not small, so
+derivatives are of moderate size too.
 """
 
 from random import Random
@@ -217,7 +217,7 @@ class Writer:
         else:
             name = r.choice("ab")
             form = r.choice(["{0} = {1}", "{0} += {1}", "{0} = {0} * 0.5 + {1}", "{0} -= {1}", "{0} *= qd.tanh({1})"])
-            # Without a bound, what is fed back in loops would soon be infinite.
+            # Without a bound, values fed back in loops would soon be infinite.
             self.line(form.format(name, f"qd.{r.choice(['sin', 'tanh'])}({self.scalar()})"))
 
     def for_loop(self, j: str, bound: str, depth: int) -> None:

@@ -11,7 +11,7 @@ Describe = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(DLTe
 
 
 class Table(ctypes.Structure):
-    """The table, without what is not asked for here."""
+    """The table, with only the functions used here."""
 
     _fields_ = (
         ("major", ctypes.c_uint32),

@@ -1,4 +1,4 @@
-"""`qd.compile` and `qd.precompile`: code is there before the first call, made once, and by several threads."""
+"""`qd.compile` and `qd.precompile`: code is compiled before the first call, once, and on several threads."""
 
 import functools
 import io
@@ -34,7 +34,7 @@ def compiled():
     return len(qd.profiler.compile_report().compilations)
 
 
-def test_a_compiled_kernel_is_not_launched_and_not_compiled_again():
+def test_compiling_does_not_launch_and_happens_once():
     add, x = make_kernel(2.0), qd.ndarray(qd.f32, 4)
     assert qd.compile(add, x, n=4) is None
     assert (compiled(), x.to_numpy().tolist()) == (1, [0.0] * 4)
@@ -43,7 +43,7 @@ def test_a_compiled_kernel_is_not_launched_and_not_compiled_again():
     assert (compiled(), x.to_numpy().tolist()) == (1, [2.0] * 4)
 
 
-def test_methods_and_gradients_are_compiled_for_their_object():
+def test_methods_and_gradients_are_compiled():
     @qd.data_oriented
     class Scaled:
         def __init__(self, scale):
@@ -64,7 +64,7 @@ def test_methods_and_gradients_are_compiled_for_their_object():
     assert (compiled(), x[0]) == (2, 3.0)
 
 
-def test_calls_are_compiled_on_several_threads_and_waited_for():
+def test_precompile_uses_several_threads_and_waits():
     kernels = [make_kernel(float(n)) for n in range(6)]
     x = qd.ndarray(qd.f32, 4)
 
@@ -83,7 +83,7 @@ def test_calls_are_compiled_on_several_threads_and_waited_for():
 
 
 class Late:
-    """A value that a kernel asks Python for while it is compiled, and which comes when it may."""
+    """A value that a kernel reads from Python during compilation, and that blocks until it is released."""
 
     def __init__(self):
         self.asked, self.may_come = threading.Event(), threading.Event()
@@ -105,7 +105,7 @@ class Late:
         return held
 
 
-def test_in_the_background_the_caller_goes_on():
+def test_background_compilation_does_not_block_the_caller():
     late, x = Late(), qd.ndarray(qd.f32, 4)
     held = late.kernel()
     made = qd.precompile([(held, x)], background=True)
@@ -120,7 +120,7 @@ def test_in_the_background_the_caller_goes_on():
     assert (compiled(), x[0]) == (1, 5.0)
 
 
-def test_a_call_waits_for_the_thread_that_compiles_the_same():
+def test_a_call_waits_for_a_running_compilation_of_the_same_code():
     late, x = Late(), qd.ndarray(qd.f32, 4)
     held = late.kernel()
     made = qd.precompile([(held, x)], background=True)
@@ -133,7 +133,7 @@ def test_a_call_waits_for_the_thread_that_compiles_the_same():
     assert threading.get_ident() not in late.asked_by, "the call did not compile anything"
 
 
-def test_errors_come_in_the_order_of_the_calls_when_all_else_is_compiled():
+def test_errors_are_raised_in_call_order_after_all_compilations():
     @qd.kernel
     def wrong(x: Values):
         y = nowhere  # noqa: F821
@@ -155,7 +155,7 @@ def test_errors_come_in_the_order_of_the_calls_when_all_else_is_compiled():
     assert len(made.errors) == 2
 
 
-def test_what_cannot_be_compiled_is_refused_at_once():
+def test_uncompilable_calls_are_refused_immediately():
     x = qd.ndarray(qd.f32, 4)
     with pytest.raises(qd.QuadrantsTypeError, match="expected a function decorated with @qd.kernel"):
         qd.compile(len, x)
@@ -173,7 +173,7 @@ def test_what_cannot_be_compiled_is_refused_at_once():
         qd.precompile([make_kernel(1.0)])
 
 
-def test_a_program_that_ends_leaves_the_rest():
+def test_a_program_that_ends_skips_remaining_compilations():
     entered, may_go_on = threading.Event(), threading.Event()
 
     class Late:
@@ -200,7 +200,7 @@ def test_a_program_that_ends_leaves_the_rest():
     assert compiled() == 0
 
 
-def test_a_process_ends_with_kernels_under_way(tmp_path):
+def test_a_process_ends_during_compilations(tmp_path):
     script = tmp_path / "ends.py"
     script.write_text(
         "import octants as qd\n"
@@ -216,7 +216,7 @@ def test_a_process_ends_with_kernels_under_way(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_progress_is_drawn_where_asked_for(monkeypatch):
+def test_progress_is_shown_on_request(monkeypatch):
     shown = io.StringIO()
     monkeypatch.setattr(sys, "stderr", shown)
     x = qd.ndarray(qd.f32, 4)

@@ -201,7 +201,7 @@ def test_runs(n: int) -> None:
 @pytest.mark.parametrize("value_name", ["i32", "f64"])
 @pytest.mark.parametrize("name", ["f16", "f32", "f64"])
 def test_runs_of_floats(name: str, value_name: str, n: int) -> None:
-    """Subnormals differ from zero, zeros of either sign are equal, and each NaN is a run of its own."""
+    """Subnormals differ from zero, zeros of either sign are equal, and each NaN is a separate run."""
     dtype = numpy_type(name)
     info = np.finfo(dtype)
     tiny = info.smallest_subnormal
@@ -261,7 +261,7 @@ def test_select_vectors(n: int, components: int) -> None:
     np.testing.assert_array_equal(out.to_numpy()[:kept], a[flags != 0])
 
 
-# More counts than a block holds, too. The ranges end at multiples of 1/100, so that no rounding decides.
+# Also more counts than fit into a block. The ranges end at multiples of 1/100, so that rounding does not matter.
 @pytest.mark.parametrize("bins", [1, 12, 6000])
 @pytest.mark.parametrize("name", ["i32", "f32", "u8"])
 def test_histogram(name: str, bins: int) -> None:
@@ -290,7 +290,7 @@ def test_top_k(name: str, largest: bool) -> None:
     assert out.to_numpy()[:2].tobytes() == a[:2][stable_order(a[:2], largest)].tobytes()
 
 
-def test_nothing_at_all() -> None:
+def test_empty_inputs() -> None:
     x, out, count = array([3, 1, 2], "i32"), array([5, 5, 5], "i32"), array([8], "i32")
     for call in (
         lambda: launch.inclusive_scan(x, out, n=0),
@@ -319,7 +319,7 @@ def test_fields_and_arrays_of_numpy() -> None:
     assert total[0] == a.sum()
 
 
-def test_streams_have_scratch_memory_of_their_own() -> None:
+def test_streams_have_separate_scratch_memory() -> None:
     random = np.random.default_rng(10)
     given = [random.integers(0, 1 << 30, 60_000).astype(np.int32) for _ in range(4)]
     arrays = [array(a, "i32") for a in given]
@@ -337,7 +337,7 @@ def test_streams_have_scratch_memory_of_their_own() -> None:
         stream.destroy()
 
 
-def test_in_a_loop_by_what_is_in_memory() -> None:
+def test_algorithms_in_data_dependent_loops() -> None:
     array_of = qd.types.ndarray(dtype=qd.i32, ndim=1)
     words = qd.types.ndarray(dtype=qd.u32, ndim=1)
 
@@ -429,7 +429,7 @@ def test_arrays_without_elements() -> None:
             call()
 
 
-def test_outputs_as_long_as_what_is_processed() -> None:
+def test_outputs_are_as_long_as_the_processed_part() -> None:
     x, out, count = array([3, 3, 1, 2, 2], "i32"), zeros(3, "i32"), zeros(1, "i32")
     launch.unique(x, out, count, n=3)
     assert count[0] == 2
@@ -453,14 +453,14 @@ def test_top_k_of_fewer_elements(largest: bool) -> None:
 @pytest.mark.parametrize(
     ("offsets", "result"), [([0, 6], [3, 4, 5, 9, 9, 9]), ([-1, 2], [4, 5, 3, 9, 9, 9]), ([1], [3, 4, 5, 9, 9, 9])]
 )
-def test_segments_outside_of_the_keys(offsets: list[int], result: list[int]) -> None:
+def test_segments_outside_the_keys(offsets: list[int], result: list[int]) -> None:
     keys = np.array([5, 4, 3, 9, 9, 9], np.int32)
     launch.sort_segments(keys[:3], np.array(offsets, np.int32))
     assert keys.tolist() == result
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_scratch_slots_hold_for_long_arrays() -> None:
+def test_scratch_slots_suffice_for_long_arrays() -> None:
     n = 1 << 32
     assert qd.algorithms.exclusive_scan_scratch_slots(n, 4) >= 2 * (n // 4096)
     assert qd.algorithms.sort_scratch_slots(n, 4) >= 4 * 256 * (n // 4096)

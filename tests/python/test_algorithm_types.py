@@ -43,7 +43,7 @@ def numbers(name: str, n: int) -> np.ndarray:
 
 @pytest.mark.parametrize("name", SHORT)
 @pytest.mark.parametrize("n", LENGTHS)
-def test_short_numbers_are_reduced_and_scanned(name: str, n: int) -> None:
+def test_narrow_types_are_reduced_and_scanned(name: str, n: int) -> None:
     a = numbers(name, n)
     x, out, total = array(a, name), array(np.zeros(n), name), array(np.zeros(1), name)
     launch.reduce(x, total)

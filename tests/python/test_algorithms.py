@@ -177,7 +177,7 @@ def test_arrays_without_elements():
     assert largest.tolist() == [3.0, 3.0]
 
 
-def test_least_capacity():
+def test_minimum_capacity():
     assert [least_capacity(n) for n in (0, 1, 256, 257, 65_536, 65_537, 1 << 32)] == [1, 1, 1, 2, 2, 3, 4]
 
 

@@ -1,5 +1,4 @@
-"""Kernels of the self-test and of the examples as linked code objects for AMD's chips: what LLVM's tools say of
-them."""
+"""Kernels of the self-test and of the examples as linked code objects for AMD's chips, examined with LLVM's tools."""
 
 import re
 import shutil
@@ -69,7 +68,7 @@ def compile_kernels(out, chips, program, *arguments):
 
 
 def describe(objects):
-    """By code object: the entry points with what its notes say of each."""
+    """By code object: the entry points with their metadata."""
     command = [tool("llvm-readelf"), "--notes", "--file-header", *map(str, objects)]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     parts = re.split(r"^File: (.*)$", text, flags=re.M) if len(objects) > 1 else ["", str(objects[0]), text]
@@ -122,14 +121,14 @@ def test_the_self_test_compiles_for_every_chip(tmp_path):
     assert {p.stem.rsplit(".", 1)[1] for p in objects} == set(CHIPS)
     for path, text in described.items():
         points = check_object(path, text)
-        # What prints passes values in memory of the thread; nothing else has any.
+        # Code that prints passes values in private memory; other code uses none.
         if path.stem.split(".")[0] != "say":
             for found, _, _ in points:
                 assert found[".private_segment_fixed_size"] == "0", path.name
                 assert found[".vgpr_spill_count"] == "0", path.name
 
 
-def test_floats_are_added_by_one_instruction_where_the_chip_has_it(tmp_path):
+def test_float_atomics_use_one_instruction_when_available(tmp_path):
     objects = compile_kernels(tmp_path, CHIPS, "octants.selftest", "--arch", "cpu", "--only", "scattered floats")
     assert len(objects) == len(CHIPS)
     for path in objects:

@@ -1,4 +1,4 @@
-"""Machine code of AMD's GPUs, run by an emulator of their instructions behind the stand-in for HIP's library."""
+"""Machine code of AMD GPUs, run by an instruction emulator through the stand-in for HIP's library."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ SHARED = ["tests/python/test_shared_memory.py", "tests/python/simt/test_blocks.p
 
 @pytest.fixture(params=hip_standin.CHIPS)
 def environment(request):
-    """What programs are told that run on the emulated chip."""
+    """The environment of programs that run on the emulated chip."""
     if not any(any(Path(root).glob(at)) for root, at in hip_standin.DEVICE_LIBRARIES):
         pytest.skip("AMD's library of math functions is not installed (rocm-device-libs)")
     try:
@@ -29,7 +29,7 @@ def run(command, environment):
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
 
-def test_everything_passes(environment):
+def test_all_checks_pass(environment):
     done = run([sys.executable, "-m", "octants.selftest", "--arch", "amdgpu"], environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert " 0 failed" in done.stdout
@@ -64,7 +64,7 @@ x.to_numpy()
 """
 
 
-def test_an_access_beside_an_array_names_the_instruction(environment, tmp_path):
+def test_an_access_outside_an_array_names_the_instruction(environment, tmp_path):
     program = tmp_path / "program.py"
     program.write_text(BESIDE)
     done = run([sys.executable, str(program)], environment)

@@ -1,4 +1,4 @@
-"""The benchmark scripts start, and tell equal results from different ones."""
+"""The benchmark scripts start, and distinguish equal results from different ones."""
 
 import importlib.util
 import subprocess
@@ -27,7 +27,7 @@ def compare():
 
 @pytest.fixture(scope="module")
 def genesis_bench():
-    """The script `benches/genesis.py` as a module. What it adds to the path of modules is taken back."""
+    """The script `benches/genesis.py` as a module. Restores the module search path afterwards."""
     before = list(sys.path)
     yield script("genesis")
     sys.path[:] = before
@@ -40,7 +40,7 @@ def own_tests(genesis_bench):
 
 
 def saved(values, atol, allowed=0.0):
-    """What an example's `--measure` saves, for one result."""
+    """The saved data of an example's `--measure`, for one result."""
     return {"result:x": np.array(values), "atol:x": np.array(atol), "allowed:x": np.array(allowed)}
 
 
@@ -102,7 +102,7 @@ def test_genesis_command_line(genesis_bench):
 
 
 def states(position, velocity, last=0.0):
-    """What a case of `benches/genesis.py` saves: one element moves, another is at `last` in the end."""
+    """The saved states of a case of `benches/genesis.py`: one element moves, another ends at `last`."""
     return {
         "early pos": np.array([position]),
         "early vel": np.array([velocity]),
@@ -225,7 +225,7 @@ def test_runs_a_checkouts_tests(own_tests, genesis_bench, tmp_path, capsys):
         "test_children": "passed",
         "(all)": "",
     }
-    # What the record holds is not run again.
+    # Recorded tests are not run again.
     capsys.readouterr()
     own_tests.run_tests(tmp_path, ["octants"], args)
     assert "test_one.py" not in capsys.readouterr().out

@@ -44,7 +44,7 @@ def test_slices_are_ranges_of_the_ndarray():
     assert (qd.BufferView(data, offset=16, size=0).size, qd.BufferView(data, 1, 2).offset) == (0, 1)
 
 
-def test_a_kernel_sees_the_elements_of_the_view_alone():
+def test_a_kernel_sees_only_the_elements_of_the_view():
     data = numbers(16)
     double(data[4:12][1:3])
     expected = np.arange(16, dtype=np.float32)
@@ -93,7 +93,7 @@ def test_numpy_takes_a_view_by_dlpack():
     np.testing.assert_array_equal(view, [1, 1, 1])
 
 
-def test_where_views_are_taken():
+def test_views_are_accepted_as_arguments():
     @dataclasses.dataclass
     class Part:
         values: qd.BufferView[qd.f32]
@@ -253,7 +253,7 @@ def test_views_that_are_arguments_are_checked_in_debug_mode():
         launch_and_wait(made, data, 7)
 
 
-def test_kernels_know_what_a_view_is_a_range_of():
+def test_kernels_know_the_source_of_a_view():
     data = numbers(16)
 
     @qd.func
@@ -306,7 +306,7 @@ def test_members_of_dataclasses_that_are_views():
     assert offsets(Ranges(data[1:], data[2:])).to_list() == [1, 2]
 
 
-def test_parameters_of_views_take_views_alone():
+def test_view_parameters_accept_only_views():
     data = numbers(8)
     assert data[2:].get_ndarray() is data
     assert data[2:].subview(0, 2).get_ndarray() is data
@@ -324,7 +324,7 @@ def test_parameters_of_views_take_views_alone():
         steps(data[:4])
 
 
-def test_indices_outside_of_a_view_are_those_of_its_ends():
+def test_indices_outside_a_view_clamp_to_its_ends():
     @qd.kernel
     def read(view: qd.types.BufferViewType(qd.f32, boundary="clamp")) -> qd.f32:
         return view[-5] * 100 + view[99]

@@ -1,4 +1,4 @@
-"""The warning about variables that iterations of a parallel loop carry on, and the programs that get none."""
+"""The warning about loop-carried variables of parallel loops, and programs without the warning."""
 
 import warnings
 
@@ -31,7 +31,7 @@ def xorshift(steps: qd.i32) -> qd.u32:
     return s
 
 
-def test_the_oldest_trap_is_told_of_with_both_lines():
+def test_a_loop_carried_variable_warns_with_both_lines():
     found = warned(xorshift, 5)
     first = xorshift.__wrapped__.__code__.co_firstlineno
     assert [w.lineno for w in found] == [first + 4]
@@ -43,7 +43,7 @@ def test_the_oldest_trap_is_told_of_with_both_lines():
     assert warned(xorshift, 7) == []
 
 
-def test_forms_of_it():
+def test_variants_of_loop_carried_variables_warn():
     x = qd.field(qd.f32, 8)
     following = qd.field(qd.i32, 8)
 
@@ -99,7 +99,7 @@ def test_forms_of_it():
         assert warned(kernel, 4), kernel.__name__
 
 
-def test_what_needs_no_warning():
+def test_variables_private_to_iterations_do_not_warn():
     x = qd.field(qd.f32, 8)
 
     @qd.kernel

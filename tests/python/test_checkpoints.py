@@ -48,31 +48,31 @@ def step(a: Numbers, b: Numbers, c: Numbers, stop: Flag, never: Flag):
         c[i] += 10
 
 
-def test_a_launch_ends_behind_a_checkpoint_and_resumes_at_it():
+def test_a_launch_ends_at_a_checkpoint_and_resumes_there():
     a, b, c, stop, never = array([1, 2]), array([0, 0]), array([0, 0]), array(1), array(0)
     status = step(a, b, c, stop, never)
     assert (status.yielded, status.checkpoint, type(status.checkpoint)) == (True, Stage.LOAD, Stage)
     assert repr(status) == "GraphStatus(yielded=True, checkpoint=<Stage.LOAD: 0>)"
     assert (a.to_numpy().tolist(), b.to_numpy().tolist(), c.to_numpy().tolist()) == ([2, 3], [2, 3], [0, 0])
-    # Nobody resets the flag but the program.
+    # Only the program resets the flag.
     assert stop.to_numpy() == 1
     stop.fill(0)
     status = step.resume(a, b, c, stop, never, from_checkpoint=status.checkpoint)
     assert (status.yielded, status.checkpoint, repr(status)) == (False, None, "GraphStatus(yielded=False)")
     assert (a.to_numpy().tolist(), b.to_numpy().tolist(), c.to_numpy().tolist()) == ([2, 3], [4, 6], [11, 11])
-    # Behind the one that was waited for, by the number of its label and by names of arguments.
+    # After the checkpoint that was waited for, by its label's number and by argument names.
     status = step.resume(a, b, c, stop=stop, never=never, from_checkpoint=7)
     assert not status.yielded
     assert (a.to_numpy().tolist(), b.to_numpy().tolist(), c.to_numpy().tolist()) == ([2, 3], [4, 6], [22, 22])
 
 
-def test_a_flag_that_is_written_in_the_checkpoint_ends_the_launch():
+def test_a_flag_set_in_the_checkpoint_ends_the_launch():
     a, b, c, stop, never = array([2]), array([0]), array([0]), array(0), array(0)
     assert step(a, b, c, stop, never).checkpoint is Stage.LOAD
     assert (b.to_numpy().tolist(), c.to_numpy().tolist()) == ([3], [0])
 
 
-def test_a_checkpoint_in_a_loop_leaves_it_and_goes_on_within_it():
+def test_a_checkpoint_in_a_loop_exits_and_resumes_in_the_loop():
     @qd.kernel(graph=True, checkpoints=True)
     def run(a: Numbers, b: Numbers, rounds: Flag, inner: Flag, stop: Flag):
         for i in a:
@@ -125,7 +125,7 @@ def test_members_of_objects_are_flags_and_methods_resume():
     assert simulation.x.to_numpy().tolist() == [12]
 
 
-def test_what_has_no_checkpoint_returns_nothing_and_cannot_resume():
+def test_kernels_without_checkpoints_cannot_resume():
     @qd.kernel(graph=True, checkpoints=True)
     def plain(a: Numbers):
         for i in a:

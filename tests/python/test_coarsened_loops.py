@@ -1,4 +1,4 @@
-"""Long loops whose threads run neighboring iterations, with vector accesses where a device has them."""
+"""Long loops whose threads run adjacent iterations, with vector accesses if a device has them."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def program():
 
 @pytest.mark.parametrize("count", [LONG + 16, LONG + 19])
 @pytest.mark.parametrize("name", TYPES)
-def test_neighbors_of_every_type_with_ends_that_no_group_fits(name, count):
+def test_adjacent_elements_of_every_type_with_unaligned_ends(name, count):
     dtype, of_numpy = TYPES[name]
 
     @qd.kernel

@@ -1,5 +1,4 @@
-"""Objects of Python that kernels reach by name: methods of numpy's arrays, partial functions, objects that can be
-called."""
+"""Captured Python objects: methods of numpy arrays, partial functions, callable objects."""
 
 import contextlib
 import enum
@@ -65,7 +64,7 @@ def test_methods_of_a_captured_array_are_called_in_python() -> None:
     assert unrolled() == 213
 
 
-def test_operators_between_captured_arrays_and_numbers_are_numpys() -> None:
+def test_operators_between_captured_arrays_and_numbers_follow_numpy() -> None:
     @qd.kernel
     def folded() -> qd.f64:
         half = (COUNTS / 2).tolist()
@@ -96,7 +95,7 @@ def test_captured_arrays_still_have_the_methods_of_vectors() -> None:
     assert both(1) == 20735
 
 
-def test_what_an_array_has_not_is_an_error_with_its_line() -> None:
+def test_an_unknown_array_attribute_is_an_error_with_its_line() -> None:
     @qd.kernel
     def wrong() -> qd.f32:
         return TABLE.median()
@@ -249,7 +248,7 @@ def test_the_loop_of_a_partial_function_is_a_loop_of_the_kernel() -> None:
     assert squares.to_numpy().tolist() == [2 * i * i + 1 for i in range(100)]
 
 
-def test_a_callable_of_an_object_that_is_exchanged_is_seen_by_the_next_launch() -> None:
+def test_a_replaced_callable_is_seen_by_the_next_launch() -> None:
     @qd.func
     def number(a, b):
         return a * 10 + b
@@ -284,7 +283,7 @@ def test_a_callable_of_an_object_that_is_exchanged_is_seen_by_the_next_launch() 
     assert model.run(5) == 45 + 3000
 
 
-def test_a_callable_of_an_object_does_not_make_launches_compile_again() -> None:
+def test_a_callable_of_an_object_does_not_cause_recompilation() -> None:
     class Plus:
         def __init__(self, n):
             self.n = n
@@ -321,7 +320,7 @@ def test_numbers_have_the_methods_of_python() -> None:
     assert methods() == 50
 
 
-def test_a_truth_value_picks_from_a_tuple() -> None:
+def test_a_boolean_indexes_a_tuple() -> None:
     few, many = qd.field(qd.i32, shape=3), qd.field(qd.i32, shape=5)
 
     @qd.kernel
@@ -398,7 +397,7 @@ def test_ranges_are_sequences_of_numbers() -> None:
     assert pick(True) == 110
 
 
-def test_kinds_of_run_time_values() -> None:
+def test_types_of_run_time_values() -> None:
     Pair = qd.types.struct(a=qd.i32, b=qd.f32)
     pairs = Pair.field(shape=2)
     pairs[1] = {"a": 7, "b": 0.5}
@@ -497,7 +496,7 @@ def test_members_of_enumerations_of_numbers_and_strings_have_attributes() -> Non
     assert in_loops() == 243
 
 
-def test_members_of_enumerations_are_their_numbers_in_operations() -> None:
+def test_enumeration_members_are_numbers_in_operations() -> None:
     x = qd.field(qd.i32, (4, 4))
     table = [10, 20, 30]
     by_color = {Color.RED: 5, Color.GREEN: 6}

@@ -1,5 +1,5 @@
-"""A vector or matrix field and the field of one of its components are the same memory: derivatives and the checks of
-sections see that. So are an array that is passed twice, and a gradient that is an argument."""
+"""A vector or matrix field and the field of one of its components share memory, which derivatives and the checks of
+sections take into account. The same holds for an array that is passed twice, and for a gradient that is an argument."""
 
 import numpy as np
 import pytest
@@ -68,7 +68,7 @@ def fields():
     return Fields()
 
 
-def test_elements_that_are_read_by_both_names(fields):
+def test_elements_read_by_both_names(fields):
     v, m, s, loss = fields.v, fields.m, fields.s, fields.loss
     v0, m01 = v.get_scalar_field(0), m.get_scalar_field(0, 1)
 
@@ -84,7 +84,7 @@ def test_elements_that_are_read_by_both_names(fields):
     fields.check(compute)
 
 
-def test_what_one_name_stores_the_other_reads(fields):
+def test_a_store_by_one_name_is_read_by_the_other(fields):
     v, s, loss = fields.v, fields.s, fields.loss
     v0 = v.get_scalar_field(0)
 
@@ -112,7 +112,7 @@ def test_sums_of_an_inner_loop_that_adds_to_the_component_it_reads(fields):
     fields.check(compute)
 
 
-def test_the_largest_is_kept_by_one_name_and_read_by_the_other(fields):
+def test_a_maximum_by_one_name_is_read_by_the_other(fields):
     v, loss = fields.v, fields.loss
     v0, v1 = v.get_scalar_field(0), v.get_scalar_field(1)
 
@@ -166,7 +166,7 @@ def test_a_read_in_an_inner_loop_that_is_overwritten_by_another_name_warns(field
         fields.gradient(compute)
 
 
-def test_what_a_sum_found_where_others_add_by_another_name_is_refused(fields):
+def test_the_old_value_of_a_sum_shared_by_another_name_is_refused(fields):
     v, s, loss, v0 = fields.v, fields.s, fields.loss, fields.v.get_scalar_field(0)
 
     @qd.kernel
@@ -182,7 +182,7 @@ def test_what_a_sum_found_where_others_add_by_another_name_is_refused(fields):
 
 # Iterations of a GPU have no order.
 @pytest.mark.on_cpu
-def test_forward_mode_runs_such_a_sum_in_order():
+def test_forward_mode_runs_sums_of_aliased_components_in_order():
     v = qd.Vector.field(3, qd.f64, shape=N, needs_dual=True)
     s, out = [qd.field(qd.f64, shape=N, needs_dual=True) for _ in range(2)]
     v0 = v.get_scalar_field(0)
@@ -207,7 +207,7 @@ def test_forward_mode_runs_such_a_sum_in_order():
     np.testing.assert_allclose(out.dual.to_numpy(), expected, rtol=1e-6)
 
 
-def test_s13_sections_that_touch_a_field_and_its_component():
+def test_s13_sections_that_access_a_field_and_its_component():
     v = qd.Vector.field(3, qd.f32, shape=N)
     v0, v1 = v.get_scalar_field(0), v.get_scalar_field(1)
 
@@ -272,7 +272,7 @@ def test_an_array_that_is_passed_twice_is_one_array_to_its_gradient():
 
 
 class TestGradientsAsInputs:
-    """A kernel may read `x.grad` as it does any memory; its own gradient may not need what it adds to."""
+    """A kernel may read `x.grad` like any memory, but its own gradient must not need memory that it adds to."""
 
     def test_a_step_along_the_gradient_is_differentiated(self):
         x = qd.field(qd.f64, shape=N, needs_grad=True)
@@ -286,7 +286,7 @@ class TestGradientsAsInputs:
         descend.grad(0.1)
         assert (x.grad.to_numpy() == 3.0).all()
 
-    def test_a_factor_is_refused(self):
+    def test_a_product_with_an_aliased_factor_is_refused(self):
         x, y = [qd.field(qd.f64, shape=N, needs_grad=True) for _ in range(2)]
 
         @qd.kernel
@@ -300,7 +300,7 @@ class TestGradientsAsInputs:
         ):
             multiply.grad()
 
-    def test_so_is_that_of_a_component(self):
+    def test_a_product_with_an_aliased_component_is_refused(self):
         v = qd.Vector.field(2, qd.f64, shape=N, needs_grad=True)
         y = qd.field(qd.f64, shape=N, needs_grad=True)
         v0, slope = v.get_scalar_field(0), v.grad
@@ -313,7 +313,7 @@ class TestGradientsAsInputs:
         with pytest.raises(qd.QuadrantsCompilationError, match="but also adds to"):
             multiply.grad()
 
-    def test_an_array_is_looked_at_in_each_call(self):
+    def test_aliases_are_checked_in_each_call(self):
         @qd.kernel
         def multiply(x: Floats, slope: Floats, y: Floats):
             for i in x:
@@ -329,7 +329,7 @@ class TestGradientsAsInputs:
             with pytest.raises(qd.QuadrantsCompilationError, match="but also adds to"):
                 multiply.grad(x, x.grad, y)
 
-    def test_where_nothing_is_needed_each_call_reads_its_own_array(self):
+    def test_each_call_reads_its_own_array(self):
         @qd.kernel
         def descend(x: Floats, slope: Floats):
             for i in x:

@@ -46,7 +46,7 @@ def test_code_for_a_processor_runs(target):
     assert sums(np.arange(100, dtype=np.int32)) == sum(i * i for i in range(100))
 
 
-def test_the_code_is_that_of_the_processor():
+def test_the_code_targets_the_processor():
     qd.init(arch=qd.cpu, cpu_target="x86-64")
     assert "ymm" not in code()
     assert "vpmulld" not in code()
@@ -61,8 +61,8 @@ def test_the_code_is_that_of_the_processor():
 
 
 @pytest.mark.parametrize("target", ["x86-64", "x86-64-v3", ""])
-def test_kept_kernels_are_those_of_the_processor(tmp_path, target):
-    """Code for one processor is not taken for another one's."""
+def test_cached_kernels_depend_on_the_processor(tmp_path, target):
+    """Code for one processor is not used for another."""
     for now in ("x86-64", target):
         try:
             qd.init(arch=qd.cpu, cpu_target=now, offline_cache=True, offline_cache_file_path=str(tmp_path))
@@ -81,7 +81,7 @@ def test_kept_kernels_are_those_of_the_processor(tmp_path, target):
         ("x86-64,-warp", "`-warp` must be a minus sign and a processor feature"),
     ],
 )
-def test_what_is_no_processor_is_refused(target, message):
+def test_unknown_processors_are_refused(target, message):
     with pytest.raises(ValueError, match=message):
         qd.init(arch=qd.cpu, cpu_target=target)
 

@@ -1,4 +1,4 @@
-"""Sources that nest deep, or go on for long, compile or are refused: nothing ends the process."""
+"""Deeply nested and very long sources compile or are refused; none crashes the process."""
 
 import os
 import subprocess

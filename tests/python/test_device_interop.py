@@ -1,7 +1,7 @@
-"""Arrays and streams shared with other libraries on a GPU: with one that is as small as one can be
-(`other_library.py`), and with torch and CuPy where they are.
+"""Arrays and streams shared with other libraries on a GPU: with a minimal library (`other_library.py`), and with torch
+and CuPy if they are installed.
 
-The GPU is the one that `--arch` names, CUDA's where it names none. Without it tests are skipped, with the reason.
+The GPU is the one that `--arch` names; by default, CUDA's. Without it, tests are skipped, with the reason.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def begin(pytestconfig: pytest.Config) -> Any:
     on_gpu = not pytestconfig.getoption("--arch").startswith("cpu")
 
     def begin(**options: Any) -> None:
-        # Elsewhere than on the CPU this stands for the device that the tests run on.
+        # If tests do not run on the CPU, this means the device that they run on.
         qd.init(arch=qd.cpu if on_gpu else qd.cuda, enable_fallback=False, **options)
 
     return begin
@@ -120,7 +120,7 @@ def test_arrays_of_every_type_are_read_and_written_in_place(library, dtype):
         assert set(x.asked) <= {-1}, "the order is the launch's"
 
 
-def test_types_with_dlpacks_table_are_described_by_it(library):
+def test_types_with_the_dlpack_exchange_table_use_it(library):
     tensor = tensor_type(library.device)
     values = np.arange(24, dtype=np.float32).reshape(4, 6)
     x, y = library.array(values), library.array(np.zeros((4, 3), np.float32))
@@ -162,7 +162,7 @@ def rounds(library: Any) -> tuple[Any, list[Any]]:
     return library.array(zeros), [library.array(zeros) for _ in range(ROUNDS)]
 
 
-def test_the_null_stream_and_our_default_stream_are_in_step(library):
+def test_the_null_stream_synchronizes_with_the_default_stream(library):
     x, copies = rounds(library)
     for number, y in enumerate(copies):
         x.set_bytes(number + 1, 0)
@@ -171,7 +171,7 @@ def test_the_null_stream_and_our_default_stream_are_in_step(library):
 
 
 @pytest.mark.parametrize("blocking", [False, True])
-def test_launches_on_their_streams(library, blocking):
+def test_launches_on_foreign_streams(library, blocking):
     side = library.stream(blocking)
     handle = side.handle
     forms = [
@@ -193,7 +193,7 @@ def test_launches_on_their_streams(library, blocking):
     side.destroy()
 
 
-def test_their_work_on_our_streams(library):
+def test_foreign_work_on_octants_streams(library):
     x, copies = rounds(library)
     with qd.create_stream() as ours:
         version, handle = ours.__cuda_stream__()
@@ -204,7 +204,7 @@ def test_their_work_on_our_streams(library):
         check_rounds(copies, handle)
 
 
-def test_events_between_their_streams_and_ours(library):
+def test_events_between_foreign_and_octants_streams(library):
     side = library.stream()
     x, copies = rounds(library)
     with qd.create_stream() as ours, qd.create_event() as event:
@@ -229,7 +229,7 @@ def test_the_stream_that_an_array_is_ready_on_is_waited_for(library):
         assert (y.on(0) == number + 1).all()
 
 
-def test_a_launch_with_their_arrays_on_their_stream_does_not_wait(library):
+def test_a_launch_with_foreign_arrays_on_a_foreign_stream_does_not_wait(library):
     side = library.stream()
     x = library.array(np.zeros(64, np.float32), side.handle)
     slow_ones(x, 10, qd_stream=side)
@@ -242,7 +242,7 @@ def test_a_launch_with_their_arrays_on_their_stream_does_not_wait(library):
 # Our arrays for it
 
 
-def test_what_is_taken_is_the_memory(library):
+def test_imported_arrays_share_memory(library):
     x = qd.ndarray(qd.f32, shape=(8, 16))
     f = qd.Matrix.field(2, 3, qd.f32, shape=(5,))
     for array in (x, f):
@@ -256,7 +256,7 @@ def test_what_is_taken_is_the_memory(library):
 
 
 @pytest.mark.parametrize("named", ["a stream", "the null stream", "none"])
-def test_who_takes_an_array_comes_behind_the_work_that_writes_it(library, named):
+def test_consumers_of_an_array_wait_for_its_writers(library, named):
     side = library.stream()
     stream = {"a stream": side.handle, "the null stream": library.unnamed, "none": None}[named]
     x = qd.ndarray(qd.f32, shape=(N,))
@@ -269,7 +269,7 @@ def test_who_takes_an_array_comes_behind_the_work_that_writes_it(library, named)
         assert (taken.on(stream or 0) == 1).all()
 
 
-def test_the_array_protocol_names_the_stream_or_is_ready(library):
+def test_the_array_protocol_names_the_stream_or_waits(library):
     x = qd.ndarray(qd.f32, shape=(N,))
     side = library.stream()
     with qd.create_stream() as writer:
@@ -278,7 +278,7 @@ def test_the_array_protocol_names_the_stream_or_is_ready(library):
             slow_ones(x, 20_000, qd_stream=writer)
             shown = x.__cuda_array_interface__
             assert shown["data"] == (x.buffer.ptr, False)
-            # None: whoever takes it may use it at once, on any stream. 0 is not allowed.
+            # None: the consumer may use it immediately, on any stream. 0 is not allowed.
             assert shown["stream"] in (None, 1)
             if shown["stream"] is not None:
                 library.order(shown["stream"], side.handle)
@@ -286,7 +286,7 @@ def test_the_array_protocol_names_the_stream_or_is_ready(library):
             assert (values == 1).all()
 
 
-def test_what_is_taken_outlives_its_ndarray_and_the_program(library, begin):
+def test_exported_memory_outlives_its_ndarray_and_the_program(library, begin):
     for end in (lambda: None, qd.reset):
         begin(**library.options)
         x = qd.ndarray(qd.f32, shape=(N,))
@@ -359,7 +359,7 @@ def test_launches_on_a_captured_stream_are_part_of_the_graph(library):
             add(x, 1.0, qd_stream=side)
             in_sections(own, y, qd_stream=side)
             copy(z, x, qd_stream=side)
-            # What has nothing to do with the capture goes on meanwhile, with other workers for its sections.
+            # Unrelated work continues during the capture, with other workers for its sections.
             in_sections(*others)
             assert [total(array) for array in others] == [number * N, 2 * number * N]
         assert (x.on(side.handle) == 3 * (number - 1)).all(), "nothing has run"
@@ -371,7 +371,7 @@ def test_launches_on_a_captured_stream_are_part_of_the_graph(library):
     assert (own.to_numpy() == 6).all()
 
 
-def test_what_would_wait_for_a_captured_stream_is_refused(library):
+def test_waiting_for_a_captured_stream_is_refused(library):
     side, x = library.stream(), qd.ndarray(qd.f32, shape=N)
     host = np.zeros(N, np.float32)
     x.fill(1.0)
@@ -418,7 +418,7 @@ def test_a_captured_graph_is_a_part_of_another_librarys_graph(library):
         with library.captured(side) as graph:
             step.launch(side)
             add(x, 1.0, qd_stream=side)
-            # Launches of its own have other memory for what tasks hand on.
+            # Its own launches use other memory for values passed between tasks.
             step.launch(own)
         own.synchronize()
         rounds = 3 * number - 2
@@ -479,7 +479,7 @@ def test_torchs_graph_is_a_step_of_a_captured_graph(torch):
     assert (x == 333.0).all()
 
 
-def test_a_graph_with_work_of_the_hosts_is_refused_in_a_capture(library):
+def test_a_graph_with_host_work_is_refused_in_a_capture(library):
     side, x = library.stream(), qd.ndarray(qd.f32, shape=N)
     host = np.zeros(N, np.float32)
     add(host, 0.0)
@@ -497,7 +497,7 @@ def test_a_graph_with_work_of_the_hosts_is_refused_in_a_capture(library):
     graph.destroy()
 
 
-def test_torchs_graph_holds_a_captured_graph(torch):
+def test_torchs_graph_contains_a_captured_graph(torch):
     x, y = (torch.zeros(N, device="cuda") for _ in range(2))
     with qd.graph.capture() as step:
         add(x, 1.0)
@@ -577,7 +577,7 @@ def test_a_kernel_may_print_first_on_a_stream_that_is_captured(library, begin, c
 
 
 @pytest.mark.parametrize("way", ["dlpack", "array protocol", "graph"])
-def test_lengths_are_counted_again_where_others_write_them(library, begin, way):
+def test_trip_counts_in_foreign_memory_are_recomputed(library, begin, way):
     begin(kernel_profiler=True, **library.options)
     side = library.stream()
     x, loss = (qd.field(qd.f32, shape=shape, needs_grad=True) for shape in (8, ()))
@@ -652,7 +652,7 @@ def test_tensors_with_gaps_and_parameters(torch):
     assert parameter.detach().sum().item() == 2 * N
 
 
-def test_torchs_default_stream_and_ours_are_in_step(torch):
+def test_torchs_default_stream_synchronizes_with_the_default_stream(torch):
     x = torch.zeros(1 << 20, device="cuda")
     for _ in range(20):
         x += 1
@@ -720,7 +720,7 @@ def test_a_program_on_the_cpu_refuses_tensors_on_a_gpu(torch):
 # To torch
 
 
-def test_to_torch_without_a_copy_is_the_memory(torch):
+def test_to_torch_without_a_copy_shares_memory(torch):
     x = qd.ndarray(qd.f32, shape=(8, 16))
     f = qd.Matrix.field(2, 3, qd.f32, shape=(5,))
     for array, where in ((x, x.buffer.ptr), (f, None)):
@@ -741,7 +741,7 @@ def test_to_torch_without_a_copy_is_the_memory(torch):
     assert (x.to_numpy() == 7).all()
 
 
-def test_torch_waits_for_the_work_that_writes(torch):
+def test_torch_waits_for_the_writers(torch):
     x = qd.ndarray(qd.f32, shape=(N,))
     with qd.create_stream() as stream:
         slow_ones(x, LONG, qd_stream=stream)
@@ -755,7 +755,7 @@ def test_torch_waits_for_the_work_that_writes(torch):
         assert total.item() == N
 
 
-def test_memory_given_away_outlives_its_ndarray_and_the_program(torch, begin):
+def test_memory_exported_to_torch_outlives_its_ndarray_and_the_program(torch, begin):
     for end in (lambda: None, qd.reset):
         begin()
         x = qd.ndarray(qd.f32, shape=(N,))
@@ -788,14 +788,14 @@ def test_cupy_on_a_stream_of_its_own(cupy):
         x = cupy.zeros(1 << 20, dtype=cupy.float32)
         for _ in range(20):
             x += 1
-            add(x, 1.0)  # comes behind `side`, which the array says it is ready on
+            add(x, 1.0)  # runs after `side`, the stream on which the array is declared ready
             side.wait_event(_recorded(cupy))
     side.synchronize()
     assert cupy.asnumpy(x).min() == 40
 
 
 def _recorded(cupy: Any) -> Any:
-    """An event after what is queued on our default stream, which is in step with CUDA's."""
+    """An event after the work queued on our default stream, which is ordered with CUDA's."""
     event = cupy.cuda.Event()
     event.record(cupy.cuda.Stream.null)
     return event
@@ -846,7 +846,7 @@ for _ in range(2):
 """
 
 
-def test_in_debug_mode_a_lost_device_is_told_by_the_call_of_the_kernel(cuda, tmp_path):
+def test_debug_mode_reports_a_lost_device_at_the_kernel_call(cuda, tmp_path):
     script = tmp_path / "lost.py"
     script.write_text(LOST)
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300, check=False)
@@ -861,7 +861,7 @@ def test_in_debug_mode_a_lost_device_is_told_by_the_call_of_the_kernel(cuda, tmp
     assert "the device is lost to this process since an earlier error" in again
 
 
-def test_machine_code_is_kept_where_the_driver_has_an_assembler(cuda, tmp_path):
+def test_machine_code_is_cached_when_the_driver_has_an_assembler(cuda, tmp_path):
     try:
         ctypes.CDLL("libnvidia-ptxjitcompiler.so.1").nvPTXCompilerGetVersion
     except (OSError, AttributeError):

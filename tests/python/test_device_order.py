@@ -27,7 +27,7 @@ BEDS = {
 
 
 def second_device(first, options):
-    """Another device beside the first one: of its kind where there is one, unless it is to have memory of its own."""
+    """A second device: of the same kind as the first if possible, unless it must have separate memory."""
     counts = {"amdgpu": 2, "cuda": sum(d.arch == "cuda" for d in list_devices()[0])}
     names = [f"{first.kind}:{n}" for n in range(counts.get(first.kind, 0))]
     name = next((name for name in names if name != first.name), "cpu:1")
@@ -87,7 +87,7 @@ def test_a_stream_waits_for_an_event_of_another_device(two):
             with qd.stream_scope(t):
                 add_to(y, 1)
             t.synchronize()
-            # Nobody has waited for the first device's stream but the other one's.
+            # Only the other device's stream has waited for the first device's stream.
             assert witness.query()
             with second:
                 back = qd.create_event()
@@ -101,7 +101,7 @@ def test_a_stream_waits_for_an_event_of_another_device(two):
 
 
 def test_chains_of_waits_go_through_several_devices_in_any_order(two):
-    """Each link waits for one of the other device, and is asked for in an order that no single device would need."""
+    """Each link waits for one on the other device, in an order that a single device would not need."""
     random = np.random.default_rng(5)
     arrays = [made(device) for device in two]
     streams = [[qd.create_stream(device=device) for _ in range(3)] for device in two]
@@ -128,7 +128,7 @@ def test_chains_of_waits_go_through_several_devices_in_any_order(two):
         stream.destroy()
 
 
-def test_a_wait_holds_up_no_other_stream():
+def test_a_wait_does_not_block_other_streams():
     qd.init(arch=qd.cpu, cpu_streams=True)
     first = qd.current_device()
     second = second_device(first, {})
@@ -174,7 +174,7 @@ def test_copies_on_streams_are_ordered_by_events(two):
         for _ in range(8):
             with qd.stream_scope(s):
                 add_to(x, 1)
-            # Behind what uses the source, wherever that was launched.
+            # After all uses of the source, on any device.
             y.copy_from(x, qd_stream=t)
             with qd.stream_scope(s):
                 # The source stays as it is until it is copied.
@@ -188,7 +188,7 @@ def test_copies_on_streams_are_ordered_by_events(two):
         assert (x.to_numpy() == expected).all()
 
 
-def test_new_streams_come_behind_a_copy(two):
+def test_new_streams_are_ordered_after_a_copy(two):
     first, second = two
     x, y = made(first), made(second)
     with qd.create_stream(device=second) as t:
@@ -202,7 +202,7 @@ def test_new_streams_come_behind_a_copy(two):
     assert (y.to_numpy() == 5).all()
 
 
-def test_what_belongs_to_another_device_is_refused(two):
+def test_objects_of_another_device_are_refused(two):
     first, second = two
     event = qd.create_event(device=second)
     with qd.create_stream(device=first) as s, qd.create_stream(device=second) as t:
@@ -290,7 +290,7 @@ def test_a_copy_without_a_wait_is_a_race(checked):
         u.wait(event)
         with second:
             add_to(y, 1, qd_stream=u)
-        # What writes to the source comes behind the copy where it used the source before.
+        # A stream that has used the source before writes to it after the copy.
         add_to(x, 1, qd_stream=a)
         # A stream that nothing orders does not, unless it waits for the other device.
         with qd.create_stream(device=second) as v:
@@ -316,7 +316,7 @@ def test_a_stream_that_never_used_the_source_has_to_wait_for_its_copy(checked):
 
 
 @pytest.mark.parametrize("separate", [False, True])
-def test_work_in_place_of_the_host_is_ordered(separate):
+def test_work_in_host_addressable_memory_is_ordered(separate):
     options = {"cpu_separate_memory": True} if separate else {"cpu_streams": True}
     qd.init(arch=qd.cpu, check_races="full", **options)
     first = qd.current_device()
@@ -339,7 +339,7 @@ def test_work_in_place_of_the_host_is_ordered(separate):
 
 @pytest.mark.on_cpu
 @pytest.mark.in_place
-def test_host_views_of_another_devices_memory_are_watched():
+def test_host_views_of_memory_of_another_device_are_checked():
     qd.init(arch=qd.cpu, cpu_streams=True, check_races="full")
     first, second = qd.current_device(), qd.device("cpu:1")
     x = made(first)
@@ -401,7 +401,7 @@ def gradient_of_chain(devices, on_streams):
 
 
 @pytest.mark.parametrize("on_streams", [False, True])
-def test_a_tape_sees_launches_of_two_devices(two, on_streams):
+def test_a_tape_records_launches_of_two_devices(two, on_streams):
     first, second = two
     value, gradient = gradient_of_chain([first, second, first], on_streams)
     expected, gradient_of_one = gradient_of_chain([second] * 3, False)

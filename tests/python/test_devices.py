@@ -64,8 +64,8 @@ def test_gpus_may_be_named_by_their_identifiers():
 
 @pytest.fixture(params=["in_place", "separate"])
 def two(request):
-    """The device of `qd.init`, and another one: on the CPU, or beside a GPU if there is no second one or memory is to
-    be separate, one that the CPU plays; else a second GPU."""
+    """The device of `qd.init`, and another one: a second GPU if there is one, otherwise (or if memory must be separate)
+    one that the CPU emulates."""
     separate = request.param == "separate"
     qd.init(arch=qd.cpu)
     first = qd.current_device()
@@ -78,7 +78,7 @@ def two(request):
 
 
 def another_of_its_kind(device):
-    """The name of a device of the same kind; None where there is none."""
+    """The name of another device of the same kind; None if there is none."""
     if device.kind == "vulkan":
         return None
     # The stand-in of HIP's library has two devices.
@@ -170,7 +170,7 @@ def test_arrays_are_used_from_python_on_any_device(two):
         qd.ndarray(qd.f32, shape=3, device=3)
 
 
-def test_trees_of_fields_are_of_one_device(two):
+def test_field_trees_belong_to_one_device(two):
     first, second = two
     a, b, c, d = (qd.field(qd.i32) for _ in range(4))
     qd.root.dense(qd.i, 4).place(a)
@@ -204,7 +204,7 @@ def test_trees_of_fields_are_of_one_device(two):
 
 
 def mixed(two):
-    """What refuses arrays of another device than the current one."""
+    """Expects a refusal of arrays of a device other than the current one."""
     first, second = two
     return pytest.raises(qd.OctantsRuntimeTypeError, match=f"runs on {first.name}.*is on {second.name}.*qd.device")
 
@@ -268,7 +268,7 @@ def test_a_field_of_another_device_is_refused(two):
     assert g.to_numpy().tolist() == [1.0] * 4
 
 
-def test_arrays_of_objects_are_looked_at_in_each_launch(two):
+def test_arrays_of_objects_are_checked_in_each_launch(two):
     _, second = two
 
     @qd.data_oriented
@@ -368,7 +368,7 @@ def test_a_copy_between_devices_is_queued_on_a_stream(two):
             assert (y.to_numpy() == 2 * k + 1.5).all()
 
 
-def test_streams_are_of_one_device(two):
+def test_streams_belong_to_one_device(two):
     first, second = two
     x, y = qd.ndarray(qd.f32, shape=4), qd.ndarray(qd.f32, shape=4, device=second)
     here, there = qd.create_stream(), qd.create_stream(device=second)
@@ -405,7 +405,7 @@ def test_streams_are_of_one_device(two):
     there.destroy()
 
 
-def test_threads_have_a_current_device_each(two):
+def test_each_thread_has_its_own_current_device(two):
     first, second = two
     arrays = [qd.ndarray(qd.f32, shape=50, device=device) for device in two]
     failed = []
@@ -429,7 +429,7 @@ def test_threads_have_a_current_device_each(two):
 
 
 @pytest.mark.parametrize("on_disk", [False, True])
-def test_machine_code_is_made_once_for_devices_of_one_kind(tmp_path, on_disk):
+def test_devices_of_one_kind_share_machine_code(tmp_path, on_disk):
     qd.init(arch=qd.cpu, offline_cache=on_disk, offline_cache_file_path=str(tmp_path))
     first = qd.current_device()
     other = another_of_its_kind(first)
@@ -483,7 +483,7 @@ def test_all_devices_end_with_the_program(two):
         qd.device(first.name)
 
 
-def test_devices_that_are_not_there_are_no_other_ones():
+def test_missing_and_malformed_devices_are_refused():
     qd.init(arch=qd.cpu)
     with pytest.raises(RuntimeError, match="not available"):
         qd.device("cuda:77")
@@ -499,7 +499,7 @@ def test_devices_that_are_not_there_are_no_other_ones():
         qd.device("cpu:1")
 
 
-def test_options_are_those_of_init_unless_given():
+def test_options_default_to_those_of_init():
     qd.init(arch=qd.cpu, debug=True, device_memory_GB=1, random_seed=5)
     other = qd.device("cpu:3", debug=False, device_memory_GB=2)
     assert qd.cfg.debug
@@ -520,7 +520,7 @@ def test_options_are_those_of_init_unless_given():
         assert qd.cfg.log_level == "warn"
 
 
-def test_waits(two):
+def test_sync_waits_for_devices(two):
     _, second = two
     x = qd.ndarray(qd.f32, shape=4, device=second)
     with second:
@@ -570,7 +570,7 @@ def test_gradients_run_on_the_device_of_their_launch(two):
             squares()
             square(x, loss)
     assert x.grad.to_numpy().tolist() == [8] * 4
-    # Devices take turns in a tape. What does not reach its loss has a gradient of zero.
+    # Devices alternate in a tape. Inputs that do not affect its loss have a zero gradient.
     y, other = parts(None)
     y.fill(3)
     with qd.ad.Tape(other):
@@ -599,7 +599,7 @@ def test_a_captured_graph_runs_on_its_device(two):
             y.copy_from(x)
 
 
-def test_what_is_asked_of_the_program_is_asked_of_the_device(two):
+def test_program_queries_apply_to_the_current_device(two):
     _, second = two
     calls = []
 

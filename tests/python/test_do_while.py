@@ -1,4 +1,4 @@
-"""`qd.graph.do_while`: the body runs at least once, and its loops are tasks of their own, in every round."""
+"""`qd.graph.do_while`: the body runs at least once, and its loops are separate tasks in every iteration."""
 
 import re
 import threading
@@ -31,7 +31,7 @@ def add_ones(x: I32, left: COUNTER):
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 37])
-def test_as_many_rounds_as_the_counter_says(rounds):
+def test_the_counter_determines_the_number_of_iterations(rounds):
     for host in (False, True):
         x = np.zeros(1000, np.int32) if host else array([0] * 1000)
         left = np.array(rounds, np.int32) if host else counter(rounds)
@@ -40,7 +40,7 @@ def test_as_many_rounds_as_the_counter_says(rounds):
         assert left[()] == 0
 
 
-def test_one_round_runs_where_the_condition_never_held():
+def test_one_iteration_runs_when_the_condition_never_holds():
     @qd.kernel(graph=True)
     def once(x: I32, left: COUNTER):
         while qd.graph.do_while(left):
@@ -71,7 +71,7 @@ def test_the_graph_has_a_loop_whose_tasks_are_parallel():
 
 
 @pytest.mark.on_cpu
-def test_iterations_run_on_several_threads_at_once():
+def test_iterations_run_concurrently_on_several_threads():
     """Each iteration waits for the other one, which a single thread would never start."""
     qd.init(arch=qd.cpu, cpu_max_num_threads=2)
 
@@ -84,7 +84,7 @@ def test_iterations_run_on_several_threads_at_once():
                 tries = 0
                 while qd.volatile_load(here[1 - i]) != left[()] and tries < 2_000_000_000:
                     tries += 1
-                for _ in range(200_000):  # What pays for a second thread.
+                for _ in range(200_000):  # Enough work to justify a second thread.
                     here[i + 2] = (here[i + 2] * 5 + 1) % 1000
                 here[i + 4] = qd.select(tries < 2_000_000_000, here[i + 4] + 1, -1_000_000)
             left[()] = left[()] - 1
@@ -94,7 +94,7 @@ def test_iterations_run_on_several_threads_at_once():
     assert here.to_numpy()[4:].tolist() == [3, 3]
 
 
-def test_nested_loops_and_neighbors_and_what_stands_between():
+def test_nested_and_consecutive_loops_with_code_between_them():
     @qd.kernel(graph=True)
     def nested(x: I32, outer: COUNTER, inner: COUNTER, log: I32):
         for i in x:
@@ -122,7 +122,7 @@ def test_nested_loops_and_neighbors_and_what_stands_between():
     assert graph_of(nested, x, counter(1), counter(1), log).count("while @") == 3
 
 
-def test_variables_keep_their_values_from_round_to_round():
+def test_variables_keep_their_values_between_iterations():
     @qd.kernel(graph=True)
     def sums(x: I32, out: I32, left: COUNTER):
         total = 0
@@ -182,7 +182,7 @@ def test_loops_of_functions_are_tasks_too():
     assert graph_of(run, x, counter(1)).count("_range") == 2
 
 
-def test_what_leaves_a_round_makes_it_serial():
+def test_break_and_return_make_the_loop_serial():
     @qd.kernel(graph=True)
     def leave(x: I32, left: COUNTER):
         while qd.graph.do_while(left):
@@ -200,7 +200,7 @@ def test_what_leaves_a_round_makes_it_serial():
     assert "while" not in graph_of(leave, x, counter(1))
 
 
-def test_a_field_decides_as_well():
+def test_a_field_is_a_condition():
     left = qd.field(qd.i32, ())
     other = qd.field(qd.i32, 3)
     x = qd.field(qd.i32, 10)
@@ -217,7 +217,7 @@ def test_a_field_decides_as_well():
     assert x.to_numpy().tolist() == [8] * 10
 
 
-def test_random_numbers_differ_between_rounds_and_come_again_from_a_seed():
+def test_random_numbers_differ_between_iterations_and_repeat_with_a_seed():
     @qd.kernel(graph=True)
     def draw(out: qd.types.ndarray(qd.f64, ndim=2), left: COUNTER):
         while qd.graph.do_while(left):
@@ -236,7 +236,7 @@ def test_random_numbers_differ_between_rounds_and_come_again_from_a_seed():
     assert np.array_equal(first, draws())
 
 
-def test_a_check_that_fails_ends_the_loop():
+def test_a_failed_check_ends_the_loop():
     qd.init(arch=qd.cpu, debug=True)
 
     @qd.kernel(graph=True)
@@ -259,7 +259,7 @@ def test_a_check_that_fails_ends_the_loop():
 
 
 @pytest.mark.parametrize("options", [{}, {"cpu_streams": True}, {"cpu_stream_schedule": "seed:3"}], ids=str)
-def test_on_streams_of_their_own(options):
+def test_loops_on_separate_streams(options):
     qd.init(arch=qd.cpu, **options)
     arrays = [(array([0] * 500), counter(3 + k)) for k in range(3)]
     streams = [qd.create_stream() for _ in arrays]
@@ -292,7 +292,7 @@ def test_threads_launch_at_once():
     assert all(x.to_numpy().tolist() == [20] * 300 for x, _ in arrays)
 
 
-def test_graph_sections_in_rounds():
+def test_graph_sections_in_loops():
     @qd.kernel(graph=True)
     def run(a: I32, b: I32, left: COUNTER):
         while qd.graph.do_while(left):
@@ -405,7 +405,7 @@ def test_conjugate_gradients_until_the_residual_is_small():
     assert graph_of(conjugate_gradient, x, r, p, q, sums, going, 1000).count("while ") == 1
 
 
-def test_a_loop_without_end_is_ended_with_the_name_and_the_value():
+def test_an_endless_loop_is_stopped_with_its_condition_named():
     qd.init(arch=qd.cpu, graph_max_iterations=7)
 
     @qd.kernel(graph=True)
@@ -419,13 +419,13 @@ def test_a_loop_without_end_is_ended_with_the_name_and_the_value():
     with pytest.raises(AssertionError, match=r"`going` is still 3 after 7 iterations, .*`graph_max_iterations`"):
         run(a, going)
     assert a.tolist() == [7, 7, 7]
-    # One that ends in its last round is none of these.
+    # A loop that ends in its last allowed iteration is not an error.
     a, going = np.zeros(3, np.int32), np.array(5, np.int32)
     run(a, going)
     assert (a.tolist(), int(going)) == ([5, 5, 5], 0)
 
 
-def test_an_expression_decides_behind_each_round():
+def test_an_expression_is_evaluated_after_each_iteration():
     @qd.kernel(graph=True)
     def run(a: qd.types.ndarray(qd.f32, ndim=1), limit: qd.f32):
         while qd.graph.do_while(a[0] < limit):
@@ -439,7 +439,7 @@ def test_an_expression_decides_behind_each_round():
     assert a.tolist() == [16.0, 48.0]
 
 
-def test_a_condition_that_no_round_changes_is_refused():
+def test_a_condition_that_never_changes_is_refused():
     @qd.kernel(graph=True)
     def by_argument(x: I32, n: qd.i32):
         while qd.graph.do_while(n):

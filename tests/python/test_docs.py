@@ -94,6 +94,6 @@ def test_every_option_is_documented():
     assert [n for n in names if f"`{n}`" not in page] == []
 
 
-def test_blocks_keep_their_lines():
+def test_code_blocks_keep_their_line_numbers():
     assert program("# T\n```python\nx = 1\n```\n") == "\n\nx = 1\n\n"
     assert program("```python raises=ValueError\nf()\n```\n") == "with _raises('ValueError'):\n    f()\n\n"

@@ -1,6 +1,6 @@
-"""A kernel that never ends on a device that cannot end it: Ctrl-C leaves every wait, and the process ends.
+"""An endless kernel on a device that cannot cancel it: Ctrl-C interrupts every wait, and the process ends.
 
-The device is the stand-in for HIP's library. Its streams are threads, which run a kernel for as long as it takes.
+The device is the stand-in for HIP's library. Its streams are threads, which run a kernel until it ends.
 """
 
 import os
@@ -79,7 +79,7 @@ timer.daemon = True  # The process does not wait for it.
 timer.start()
 """
 
-# Each queues work that never ends, and ends with the process; Ctrl-C comes after half a second.
+# Each case queues endless work and then ends the process. Ctrl-C is sent after half a second.
 ENDINGS = {
     "a wait": "endless(small, qd_stream=stream); qd.sync()",
     "a wait whose interrupt is caught": "endless(small, qd_stream=stream); wait_and_catch()",
@@ -135,7 +135,7 @@ assert z[999] == 1.0
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_a_process_ends_whatever_the_device_does(tmp_path, ending):
+def test_a_process_ends_despite_an_endless_kernel(tmp_path, ending):
     try:
         library = hip_standin.path()
     except hip_standin.Missing as missing:
@@ -143,7 +143,7 @@ def test_a_process_ends_whatever_the_device_does(tmp_path, ending):
     script = tmp_path / "endless.py"
     script.write_text(PROGRAM.replace("LIBRARY", repr(str(library))) + ENDINGS[ending] + "\n")
     script.write_text(script.read_text() + "print('end', flush=True)\n")
-    env = os.environ | {"PYTHONPATH": str(Path(qd.__file__).parents[1]), "HIP_STANDIN_ARCH": "twin-wave64"}
+    env = os.environ | {"PYTHONPATH": str(Path(qd.__file__).parents[1]), "HIP_STANDIN_ARCH": "hostgpu-wave64"}
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, env=env)
     assert "is ended" not in done.stderr, done.stderr
     assert done.returncode == 0 if done.stdout else "KeyboardInterrupt" in done.stderr, done.stderr

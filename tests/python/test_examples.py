@@ -1,4 +1,4 @@
-"""Every example says what it takes, agrees with its reference, and notices when it does not."""
+"""Every example describes its options, agrees with its reference, and detects a difference from it."""
 
 import subprocess
 import sys

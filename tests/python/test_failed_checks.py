@@ -1,5 +1,4 @@
-"""What a failed assertion or check of an index ends: its own iteration, and the tasks of the launch that would come
-later."""
+"""A failed assertion or index check ends its own iteration, and prevents later tasks of the launch."""
 
 import numpy as np
 import pytest
@@ -30,7 +29,7 @@ def expect_failure(launch, match):
     qd.sync()
 
 
-def test_iterations_beside_one_that_fails_are_executed(program):
+def test_other_iterations_run_when_one_fails(program):
     n = 100_000
     x = qd.ndarray(qd.i32, n)
 
@@ -64,7 +63,7 @@ def test_iterations_beside_one_that_fails_are_executed(program):
     np.testing.assert_array_equal(x.to_numpy(), np.where(expected % 100 == 42, 0, -1))
 
 
-def test_an_index_outside_loses_its_iteration_alone(program):
+def test_an_index_out_of_bounds_ends_only_its_iteration(program):
     whole = np.zeros(3000, np.int32)
     middle = whole[1000:2000]
 
@@ -97,7 +96,7 @@ def test_sums_keep_what_other_iterations_added(program):
     assert total[None] == 99_999
 
 
-def test_sums_beside_assertions_and_overflow_checks_are_whole(program):
+def test_sums_with_assertions_and_overflow_checks_are_complete(program):
     total = qd.field(qd.i64, ())
 
     @qd.kernel

@@ -27,7 +27,7 @@ def every(shape):
     return itertools.product(*(range(n) for n in shape))
 
 
-def test_kernels_are_not_compiled_while_a_field_is_not_placed():
+def test_kernels_are_not_compiled_with_unplaced_fields():
     x = qd.field(qd.f32)
     y = qd.field(qd.f32, needs_grad=True)
     qd.root.dense(qd.i, 3).place(y)
@@ -123,13 +123,13 @@ def test_a_struct_type_is_no_base_class():
             b: qd.f32
 
 
-def test_rows_are_taken_for_the_elements_of_a_field_of_vectors():
+def test_rows_are_assigned_to_elements_of_a_field_of_vectors():
     x = qd.Vector.field(3, qd.i32, shape=2)
     x.from_numpy(np.arange(6, dtype=np.int32).reshape(2, 1, 3))
     assert x[1].to_list() == [3, 4, 5]
 
 
-def test_elements_have_as_many_types_as_components():
+def test_element_types_match_the_number_of_components():
     with pytest.raises(AssertionError, match="dtype list"):
         qd.Vector.field(2, dtype=[qd.f32], shape=3)
     with pytest.raises(ValueError, match="at least one component"):
@@ -208,7 +208,7 @@ def test_vector_and_matrix_elements(layout, order):
     assert m[1, 1].to_list() == [[1, 2, 3], [4, 5, 6]]
 
 
-def test_element_arithmetic_is_pythons():
+def test_element_arithmetic_follows_python():
     v = qd.Vector.field(2, qd.i32, shape=1)
     v[0] = [2**31 - 1, 3]
     assert (v[0] + 1).to_list() == [2**31, 4]
@@ -402,7 +402,7 @@ def test_text():
     assert x._name == x.snode._name == "x"
 
 
-def test_objects_of_an_ended_program_say_so():
+def test_objects_of_an_ended_program_raise():
     x, a, t = qd.field(qd.f32, 3), qd.ndarray(qd.f32, 3), qd.tensor(qd.f32, 3)
     unused = qd.field(qd.f32, 3)
     x[0] = 1
@@ -419,7 +419,7 @@ def test_objects_of_an_ended_program_say_so():
     assert qd.cfg is None
 
 
-def test_fields_without_memory_say_so_in_kernels():
+def test_fields_without_memory_are_refused_in_kernels():
     unplaced, destroyed = qd.field(qd.i32), qd.field(qd.i32)
     builder = qd.FieldsBuilder()
     builder.dense(qd.i, 3).place(destroyed)
@@ -477,7 +477,7 @@ print("done")
 @pytest.mark.parametrize(
     ("shape", "reach"), [("10", 20), ("16,16", 1), ("100,100", 1), ("512,512", 1), ("1000000", 4000)]
 )
-def test_accesses_a_little_beside_a_field_leave_the_process_alive(tmp_path, shape, reach):
+def test_accesses_just_outside_a_field_do_not_crash(tmp_path, shape, reach):
     # Without checks of bounds, as in solvers that look at the row before the first.
     script = tmp_path / "beside.py"
     script.write_text(BESIDE)
@@ -485,7 +485,7 @@ def test_accesses_a_little_beside_a_field_leave_the_process_alive(tmp_path, shap
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 
-def test_a_component_by_itself_is_the_memory_of_the_whole() -> None:
+def test_a_component_shares_memory_with_its_field() -> None:
     v = qd.Vector.field(2, qd.f32, shape=4)
     first, second = v.get_scalar_field(0), v.get_scalar_field(1)
     total = qd.Vector.field(2, qd.f32, shape=())
@@ -524,7 +524,7 @@ def test_a_component_by_itself_is_the_memory_of_the_whole() -> None:
 
 
 @pytest.mark.parametrize("dtype", [qd.f32, qd.f64, qd.i32])
-def test_rows_and_columns_are_told_apart(dtype):
+def test_rows_and_columns_are_distinguished(dtype):
     n = 8
     values = np.arange(n * n).reshape(n, n)
     x, y = qd.field(dtype, (n, n)), qd.field(dtype, (n, 3))
@@ -557,7 +557,7 @@ def test_rows_and_columns_are_told_apart(dtype):
 
 
 def test_an_augmented_assignment_reads_the_indices_of_its_target_last():
-    # What Quadrants does: calls in the order in which they are written, then plain reads of indices.
+    # As in Quadrants: calls in source order, then plain reads of indices.
     x = qd.field(qd.i32, shape=8)
     v = qd.Vector.field(2, qd.i32, shape=4)
 
@@ -594,7 +594,7 @@ def test_an_augmented_assignment_reads_the_indices_of_its_target_last():
 
 
 @pytest.mark.parametrize("make", ["shaped", "vector", "gradient", "struct", "placed", "builder"])
-def test_memory_goes_with_the_last_field_in_it(make):
+def test_memory_is_freed_with_its_last_field(make):
     def fields():
         if make == "shaped":
             return [qd.field(qd.f32, shape=4)]
@@ -627,7 +627,7 @@ def test_memory_goes_with_the_last_field_in_it(make):
         gc.enable()
 
 
-def test_elements_of_truth_values_read_as_numbers_in_python():
+def test_boolean_elements_read_as_numbers_in_python():
     record = qd.types.struct(a=qd.u1, b=qd.i32)
     places = [qd.field(qd.u1, 2), qd.ndarray(qd.u1, 2), qd.field(qd.u1, 2, offset=0), record.field(shape=2).a]
     vectors = [qd.Vector.field(2, qd.u1, 2), qd.Vector.ndarray(2, qd.u1, 2)]
@@ -676,7 +676,7 @@ def test_kernels_of_a_destroyed_tree_are_refused():
     assert other.to_numpy().sum() == 3
 
 
-def test_components_have_brackets_of_their_own():
+def test_components_are_indexed_separately():
     x, matrices, array = (
         qd.Vector.field(3, qd.f32, 4),
         qd.Matrix.field(2, 2, qd.f32, 4),
@@ -700,7 +700,7 @@ def test_components_have_brackets_of_their_own():
             call()
 
 
-def test_placing_again_tells_where_the_field_was_made():
+def test_placing_twice_names_where_the_field_was_created():
     x = qd.field(qd.f32, name="x")
     assert qd.root.place(x) is None
     with pytest.raises(qd.OctantsRuntimeError, match=r"the field x, created at .*test_fields\.py:\d+, has been placed"):

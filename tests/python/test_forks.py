@@ -1,4 +1,4 @@
-"""Forks while other threads launch, compile and copy: what the child needs is there, and nothing hangs."""
+"""Forks while other threads launch, compile and copy: the child works, and nothing hangs."""
 
 import os
 import subprocess
@@ -138,9 +138,9 @@ def run(tmp_path, text, options):
 @pytest.mark.parametrize(
     "options", [{}, {"cpu_max_num_threads": 4}, {"kernel_profiler": True}, {"cpu_streams": True}], ids=str
 )
-def test_children_launch_and_compile_whatever_other_threads_were_at(tmp_path, options):
+def test_children_launch_and_compile_regardless_of_other_threads(tmp_path, options):
     run(tmp_path, BUSY, options)
 
 
-def test_children_go_on_while_a_kernel_of_another_thread_runs(tmp_path):
+def test_children_continue_while_a_kernel_of_another_thread_runs(tmp_path):
     run(tmp_path, LONG, {"cpu_max_num_threads": 4})

@@ -58,7 +58,7 @@ def test_directional_derivative_of_the_guide():
     assert loss.dual.to_numpy().tolist() == [0, 7, 0, 0, 0]
     assert x.dual.to_numpy().tolist() == [0] * 5  # the seed is cleared
     compute()
-    assert loss.dual[1] == 7  # a launch outside leaves duals alone
+    assert loss.dual[1] == 7  # a launch outside does not change duals
 
 
 def test_loops_of_every_shape():
@@ -215,8 +215,8 @@ def test_sums_of_all_iterations():
     check(from_zero, x, z)
 
 
-def test_what_a_sum_was_before():
-    n = 20000  # Enough for threads to meet.
+def test_old_values_of_sums():
+    n = 20000  # Enough iterations for threads to collide.
     x, y = (qd.field(qd.f64, n, needs_dual=True) for _ in range(2))
     total = qd.field(qd.f64, (), needs_dual=True)
 
@@ -270,7 +270,7 @@ def test_updates_in_order(op):
     check(by_a_function, x, y)
 
 
-def test_integers_and_constants_end_a_derivative():
+def test_integers_and_constants_stop_a_derivative():
     x = inputs([2.6])
     y = qd.field(qd.f64, 4, needs_dual=True)
     plain = qd.field(qd.f64, 1)
@@ -309,7 +309,7 @@ def test_what_the_host_writes_is_constant():
     assert z.dual.to_numpy().tolist() == [6, 6]
     assert v.dual.to_numpy().tolist() == [[1, 0]]
     with qd.ad.FwdMode(y, x):
-        x[0] = 4.0  # what is derived by, wherever its value comes from
+        x[0] = 4.0  # the input of the derivative, no matter where its value comes from
         compute()
     assert y.dual.to_numpy().tolist() == [8, 8]
 
@@ -356,7 +356,7 @@ def test_functions_without_a_gradient_are_constant():
     assert y.dual[0] == 6.0
 
 
-def test_what_is_wrong_is_said():
+def test_misuse_is_reported():
     x = inputs([1.0, 2.0])
     plain = qd.field(qd.f64, 2)
     y = qd.field(qd.f64, (), needs_dual=True)
@@ -424,7 +424,7 @@ def test_lambdas_are_functions():
 
 
 @pytest.mark.parametrize("base", [-2.0, 0.0, 2.0])
-def test_a_fixed_exponent_adds_nothing(base):
+def test_a_constant_exponent_has_no_tangent(base):
     x = inputs([base, 3.0])
     y = qd.field(qd.f64, shape=(), needs_dual=True)
 

@@ -1,5 +1,4 @@
-"""What annotations of a `@qd.func` do: scalar types convert, vector and matrix types ask for a shape, others say
-nothing."""
+"""Annotations of a `@qd.func`: scalar types convert, vector and matrix types require a shape, others have no effect."""
 
 import dataclasses
 import re
@@ -34,7 +33,7 @@ def program() -> Iterator[None]:
     qd.reset()
 
 
-def test_a_vector_annotation_leaves_the_components_as_they_are() -> None:
+def test_a_vector_annotation_does_not_convert_components() -> None:
     numbers = qd.field(qd.i32, shape=8)
     for i in range(8):
         numbers[i] = 10 * i
@@ -250,7 +249,7 @@ def test_a_scalar_result_annotation_converts_each_component() -> None:
     assert parts(2 + FINE) == 300 - 3 + 2 + FINE
 
 
-def test_other_result_annotations_say_nothing() -> None:
+def test_other_result_annotations_have_no_effect() -> None:
     @qd.func
     def cell(x) -> qd.math.ivec2:
         return qd.floor(qd.Vector([x, x + 1]))
@@ -288,7 +287,7 @@ def test_other_result_annotations_say_nothing() -> None:
     assert struct(2.5) == 2.5
 
 
-def test_functions_that_are_compiled_once_convert_as_those_that_are_inlined() -> None:
+def test_called_functions_convert_like_inlined_ones() -> None:
     @qd.func
     def small(x: qd.f32):
         return x
@@ -322,7 +321,7 @@ def test_functions_that_are_compiled_once_convert_as_those_that_are_inlined() ->
 
 
 @pytest.mark.filterwarnings("ignore:Calling non-quadrants function")
-def test_annotations_of_a_function_without_decorator_are_comments() -> None:
+def test_annotations_of_an_undecorated_function_have_no_effect() -> None:
     def plain(x: int) -> int:
         return x * 2
 
@@ -336,7 +335,7 @@ def test_annotations_of_a_function_without_decorator_are_comments() -> None:
     assert doubles(FINE) == pytest.approx(3e-10, rel=1e-4)
 
 
-def test_the_types_of_a_real_function_are_a_contract() -> None:
+def test_a_real_function_enforces_its_types() -> None:
     @qd.real_func
     def rounded(x: qd.f32) -> qd.f64:
         return x
@@ -375,7 +374,7 @@ def test_the_types_of_a_real_function_are_a_contract() -> None:
             kernel(1.0)
 
 
-def test_an_array_in_reserve_may_belong_to_a_program_that_has_ended() -> None:
+def test_an_unused_default_array_may_belong_to_an_ended_program() -> None:
     reserve = qd.ndarray(qd.f32, ())
 
     @qd.func
@@ -397,7 +396,7 @@ def test_an_array_in_reserve_may_belong_to_a_program_that_has_ended() -> None:
         qd.init(arch=qd.cpu, debug=False)
 
 
-def test_arrays_that_may_be_left_out():
+def test_optional_arrays():
     array = qd.types.NDArray[qd.f32, 1]
 
     @qd.kernel
@@ -422,7 +421,7 @@ def test_arrays_that_may_be_left_out():
         total(qd.ndarray(qd.i32, shape=3), None, None)
 
 
-def test_other_values_may_not_be_left_out():
+def test_other_optional_values_are_refused():
     @qd.kernel
     def number(n: int | None):
         pass

@@ -1,4 +1,4 @@
-"""The text of a function is found whole, whatever is around and in it."""
+"""The source of a function is extracted completely, regardless of its contents and surroundings."""
 
 import octants as qd
 

@@ -1,4 +1,4 @@
-"""Functions of the kernel language that are compiled once and called: arguments, results, what they share with
+"""Functions of the kernel language that are compiled once and called: arguments, results, memory shared with
 callers."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def long_body(indent: str) -> str:
 
 
 def module(folder: Path, name: str, text: str) -> dict[str, Any]:
-    """The names of a module with this text, in which LONG stands for many statements."""
+    """The names of a module with this text, in which LONG is replaced by many statements."""
     path = folder / f"{name}.py"
     text = "import octants as qd\n\n" + re.sub("^( +)LONG\n", lambda m: long_body(m[1]), text, flags=re.MULTILINE)
     path.write_text(text)
@@ -39,7 +39,7 @@ def module(folder: Path, name: str, text: str) -> dict[str, Any]:
     return names
 
 
-def test_a_sum_handed_to_a_long_function_is_shared_by_all_iterations(tmp_path: Path) -> None:
+def test_a_sum_passed_to_a_long_function_is_shared_by_all_iterations(tmp_path: Path) -> None:
     names = module(
         tmp_path,
         "shared",
@@ -251,7 +251,7 @@ def k(a: qd.f32) -> qd.f32:
     assert names["k"](2.0) == pytest.approx(11.0 + 100.0 + 3000.0)
 
 
-def test_mistakes_in_a_function_show_how_it_was_reached(tmp_path: Path) -> None:
+def test_errors_in_a_function_show_the_call_chain(tmp_path: Path) -> None:
     names = module(
         tmp_path,
         "mistakes",
@@ -307,7 +307,7 @@ def test_arrays_fit_the_annotation_of_the_function() -> None:
         k(qd.ndarray(qd.f32, 3), False)
 
 
-def test_a_real_function_takes_arrays_of_the_kernel_alone() -> None:
+def test_a_real_function_takes_only_arrays_of_the_kernel() -> None:
     outer = qd.ndarray(qd.f32, 3)
 
     @qd.real_func

@@ -1,5 +1,5 @@
-"""Random kernels against the reference interpreter of `tests/fuzz`: `OCTANTS_TEST_SEEDS` of them; where that is not set
-300 on the CPU, and 40 on each chip of the emulator of AMD GPUs."""
+"""Random kernels against the reference interpreter of `tests/fuzz`: `OCTANTS_TEST_SEEDS` of them; by default 300 on the
+CPU, and 40 on each chip of the emulator of AMD GPUs."""
 
 import json
 import os
@@ -18,7 +18,7 @@ AT_ONCE = 75
 def run(folder, first, count, *more):
     options = ["--seed", str(first), "--programs", str(count), "--configurations", "2", "--timeout", "120"]
     options += ["--failures", str(folder), "--report", str(folder / "report.json"), *more]
-    # In a process of its own, whose programs are in another one: nothing that a kernel does harms the tests.
+    # In a separate process, which runs programs in another one, so that no kernel can harm the tests.
     ran = subprocess.run([sys.executable, str(RUN), *options], capture_output=True, text=True)
     report = json.loads((folder / "report.json").read_text())
     small = "".join(path.read_text().split("\n# options:")[0] for path in sorted(folder.glob("seed_*.py"))[:3])

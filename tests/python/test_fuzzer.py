@@ -1,4 +1,4 @@
-"""The fuzzer itself: what its interpreter computes, and that it notices whatever may go wrong."""
+"""The fuzzer itself: its interpreter's results, and the detection of all kinds of failures."""
 
 import ctypes
 import re
@@ -110,19 +110,19 @@ def test_floats_round_to_their_type():
         ("a = 1\nx[qd.atomic_add(a, 1)] *= a", "a part of it changes"),
     ],
 )
-def test_what_has_no_single_result_is_told(body, why):
+def test_ambiguous_results_are_reported(body, why):
     from scalars import UnspecifiedError
 
     with pytest.raises(UnspecifiedError, match=why):
         result(body)
 
 
-def test_what_iterations_may_do_together():
+def test_iterations_may_share_sums_and_equal_stores():
     x, _, r, _ = result("for i in range(4):\n    x[0] += i\n    x[1] = 3\n    r += x[2 + i % 2] & 1")
     assert (x[:2], r) == ([11, 3], 2)
 
 
-# What reads this file finds functions that spoil the kernel of the module; the interpreter does not run them.
+# The package, but not the interpreter, runs these functions, which corrupt the kernel of the module.
 SPOILED = """
 
 def spoil(kernel):
@@ -157,7 +157,7 @@ def test_failures_are_noticed(harm, kind):
     checker = Checker(3.0)
     spoiled = program("for i in range(4):\n    x[i] += 1", behind=SPOILED.format(harm))
     assert checker.kind(spoiled, {}) == kind
-    # The next program runs in a new process where need be.
+    # The next program runs in a new process if necessary.
     assert checker.kind(program("r = 1"), {"opt_level": 1}) == "ok"
     checker.end()
 
@@ -223,7 +223,7 @@ def k(n0: qd.i32, n1: qd.i32, x1: A, x3: A) -> qd.i32:
 """
 
 
-def test_remainders_as_indices_stay_inside():
+def test_remainder_indices_stay_in_bounds():
     from configurations import host_processors
     from programs import Argument, Field, Memory, Program, interpret
     from run import Checker

@@ -1,5 +1,4 @@
-"""Gradients that inner loops scatter: on GPUs they are gathered where there are many elements, by loops of their
-own."""
+"""Gradients that inner loops scatter: on GPUs, separate loops gather them if there are many elements."""
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ def program():
 
 
 def is_gathered(kernel, *args):
-    """Whether the gradient's code for a GPU has a loop of its own for some sum."""
+    """Whether the gradient's code for a GPU has a separate loop for some sum."""
     return "gathered" in qd.inspect(kernel.grad, *args, target="gfx90a", emit="ir")
 
 
@@ -95,7 +94,7 @@ def test_each_pair_once():
 @pytest.mark.parametrize("first", ["0", "3", "i", "i + 1", "i - 2"])
 @pytest.mark.parametrize("last", ["n", "i", "i + 1", "i + 2"])
 def test_bounds_that_follow_the_index(first, last, stores):
-    """`stores` sets to zero what the iterations of the loop that gathers read of one another."""
+    """`stores` resets elements that iterations of the gathering loop read from each other."""
     begin = {"0": (0, 0), "3": (0, 3), "i": (1, 0), "i + 1": (1, 1), "i - 2": (1, -2)}[first]
     end = {"n": (0, 0), "i": (1, 0), "i + 1": (1, 1), "i + 2": (1, 2)}[last]
     x, y, w = (qd.field(qd.f64, shape=N, needs_grad=True) for _ in range(3))
@@ -150,7 +149,7 @@ def test_product_of_matrices(inner):
     assert is_gathered(multiply, x, w, y)
 
 
-def test_few_elements_stay_where_they_are():
+def test_few_elements_are_not_gathered():
     x, w = qd.field(qd.f64, shape=N, needs_grad=True), qd.field(qd.f64, shape=4, needs_grad=True)
     loss = qd.field(qd.f64, shape=(), needs_grad=True)
 

@@ -1,5 +1,5 @@
-"""Gradients of small programs like those that people write: simulators, solvers, networks, renderers. Reverse mode
-beside differences, and forward mode beside reverse.
+"""Gradients of small realistic programs: simulators, solvers, networks, renderers. Compares reverse mode with finite
+differences, and forward mode with reverse mode.
 """
 
 import numpy as np
@@ -40,7 +40,7 @@ def some(*shape):
 
 
 def first(steps, values):
-    """A state with a slice for each step, of which the first is given."""
+    """A state with a slice for each step; the first is given."""
     return np.concatenate([values[None], np.zeros((steps, *values.shape))])
 
 

@@ -1,5 +1,5 @@
-"""Gradients of kernels declared with `graph=True`: rounds run backwards, their loops in parallel, and sections side by
-side."""
+"""Gradients of kernels declared with `graph=True`: iterations run in reverse, their loops in parallel, and sections
+concurrently."""
 
 import numpy as np
 import pytest
@@ -76,7 +76,7 @@ def slopes(function, x, h=1e-6):
     return np.array([(function(x + step) - function(x - step)) / (2 * h) for step in steps])
 
 
-def test_rounds_run_backwards():
+def test_iterations_run_in_reverse():
     x0, y0 = np.linspace(0, 1, N), np.linspace(1, 2, N)
     x, y = history(x0), history(y0)
     loss = qd.ndarray(qd.f64, 1, needs_grad=True)
@@ -95,7 +95,7 @@ def test_rounds_run_backwards():
         assert np.allclose(y.grad.to_numpy()[0, ::7], slopes(lambda v: nested_in_numpy(x0, v), y0), rtol=1e-6)
 
 
-def test_loops_of_rounds_are_tasks_of_the_gradient():
+def test_parallel_loops_of_iterations_are_tasks_of_the_gradient():
     x, y, loss = history(0), history(0), qd.ndarray(qd.f64, 1, needs_grad=True)
     text = qd.inspect(nested.grad, x, y, loss, *counters(0, 1, 0), emit="ir")
     graph = text[text.rindex("  graph {") :]
@@ -104,7 +104,7 @@ def test_loops_of_rounds_are_tasks_of_the_gradient():
     assert "count argument" in rounds
 
 
-def test_two_launches_that_share_their_counters():
+def test_two_launches_with_shared_counters():
     @qd.kernel(graph=True)
     def grow(x: HISTORY, y: HISTORY, t: COUNTER, end: qd.i32):
         while qd.graph.do_while(t[None] < end):
@@ -138,12 +138,12 @@ def test_two_launches_that_share_their_counters():
 
 
 @pytest.mark.parametrize("schedule", [103, 105, 109, 112])
-def test_gradients_find_the_counters_of_their_own_launches(schedule):
+def test_gradients_use_the_counters_of_their_launches(schedule):
     qd.init(arch=qd.cpu, cpu_streams=True, cpu_stream_schedule=f"seed:{schedule}", default_fp=qd.f64)
-    test_two_launches_that_share_their_counters()
+    test_two_launches_with_shared_counters()
 
 
-def test_a_gradient_by_hand_takes_counters_as_they_are():
+def test_a_manual_gradient_uses_the_current_counters():
     @qd.kernel(graph=True)
     def power(x: LOSS, y: LOSS, left: COUNTER):
         while qd.graph.do_while(left):
@@ -160,7 +160,7 @@ def test_a_gradient_by_hand_takes_counters_as_they_are():
     assert left[None] == 3
 
 
-def test_forward_mode_runs_rounds_of_tasks():
+def test_forward_mode_supports_graph_loops():
     x = qd.field(qd.f64, (ROUNDS + 1, N), needs_dual=True)
     t = qd.field(qd.i32, ())
 
@@ -183,7 +183,7 @@ def test_forward_mode_runs_rounds_of_tasks():
     assert np.allclose(found, 2**ROUNDS * values[0] ** (2**ROUNDS - 1))
 
 
-def test_rounds_that_the_gradient_cannot_count_are_refused():
+def test_loops_with_unknown_trip_counts_are_refused():
     @qd.kernel(graph=True)
     def until(x: LOSS, y: LOSS, error: COUNTER):
         while qd.graph.do_while(error):
@@ -201,7 +201,7 @@ def test_rounds_that_the_gradient_cannot_count_are_refused():
         until.grad(x, y, error)
 
 
-def test_a_counter_that_was_not_set_back_is_an_error_of_a_gradient_by_hand():
+def test_a_manual_gradient_requires_a_reset_counter():
     @qd.kernel(graph=True)
     def powers(x: HISTORY, t: COUNTER, left: COUNTER):
         while qd.graph.do_while(left):
@@ -245,7 +245,7 @@ def fifth(x: LOSS, loss: LOSS):
     loss[0] += x[4]
 
 
-def test_rounds_without_parallel_loops_have_gradients():
+def test_serial_graph_loops_have_gradients():
     @qd.kernel(graph=True)
     def double(x: LOSS, t: COUNTER, left: COUNTER):
         while qd.graph.do_while(left):
@@ -283,7 +283,7 @@ def test_rounds_without_parallel_loops_have_gradients():
         assert (t[None], left[None]) == (4, 0)
 
 
-def test_serial_rounds_that_the_gradient_cannot_count_are_refused():
+def test_serial_loops_with_unknown_trip_counts_are_refused():
     @qd.kernel(graph=True)
     def halve(x: LOSS, rest: LOSS):
         while qd.graph.do_while(rest[0] > 0.1):
@@ -305,7 +305,7 @@ def test_serial_rounds_that_the_gradient_cannot_count_are_refused():
             kernel.grad(x, rest)
 
 
-def test_in_debug_mode_a_kernel_whose_gradient_has_run_can_be_launched_again():
+def test_debug_mode_allows_launches_after_a_gradient():
     qd.init(arch=qd.cpu, default_fp=qd.f64, debug=True)
 
     @qd.kernel(graph=True)

@@ -15,7 +15,7 @@ def program():
     qd.reset()
 
 
-def test_sections_run_between_what_stands_around_them():
+def test_sections_run_between_the_surrounding_tasks():
     @qd.func
     def scale(a: qd.types.ndarray(qd.i32, ndim=1), by):
         for i in range(a.shape[0]):
@@ -70,7 +70,7 @@ def test_sections_in_a_loop_with_the_older_names():
     assert a.tolist() == [4, 4, 4]
 
 
-def test_python_runs_the_blocks_as_they_are():
+def test_python_runs_the_blocks_in_order():
     seen = []
     with qd.graph.parallel_context(), qd.graph.parallel():
         seen.append(1)
@@ -83,7 +83,7 @@ def refused(body, message):
         body(field)
 
 
-def test_what_may_not_stand_where():
+def test_misplaced_statements_are_refused():
     @qd.kernel(graph=True)
     def outside(x: qd.template()):
         with qd.graph.parallel():
@@ -135,7 +135,7 @@ def test_what_may_not_stand_where():
     refused(arguments, r"parallel_context\(\) takes no arguments except `allow_nesting`")
 
 
-def test_sections_that_touch_the_same_elements_are_found():
+def test_conflicting_sections_are_found():
     @qd.kernel(graph=True)
     def certain(x: qd.template()):
         with qd.graph.parallel_context():

@@ -1,5 +1,5 @@
-"""AMD GPUs by HIP, as far as that can be seen without one: on a stand-in for HIP's library, on ones that lack
-functions, and on the real one where no GPU is."""
+"""AMD GPUs through HIP, as far as this can be tested without one: on a stand-in for HIP's library, on libraries that
+lack functions, and on the real one without a GPU."""
 
 import os
 import shutil
@@ -44,7 +44,7 @@ def standin():
 
 @pytest.fixture
 def run(tmp_path):
-    """Runs a program with a driver library: what it printed, and what it wrote to standard error."""
+    """Runs a program with a driver library. Returns its standard output and standard error."""
 
     def run(library=None, options="", then="", compute=True, **environment):
         given = f", driver_library={str(library)!r}" if library else ""
@@ -78,14 +78,14 @@ def test_kernels_run_on_every_device_that_is_visible(standin, run):
 
 @pytest.mark.parametrize("architecture", ["gfx906", "gfx90a:sramecc+:xnack-", "gfx1030", "gfx1201"])
 def test_code_for_real_chips_is_loaded_and_launched(standin, run, architecture):
-    # The stand-in reads such code, and does not run it: what a kernel computes is left out.
+    # The stand-in parses such code but does not run it, so results are not checked.
     then = COUNT.format(library=str(standin))
     out, err = run(standin, ", enable_fallback=False", then, compute=False, HIP_STANDIN_ARCH=architecture)
     *_, launches = map(int, out.splitlines()[1].split())
     assert (launches > 0, err) == (True, "")
 
 
-@pytest.mark.parametrize("architecture", ["twin-wave32", "twin-wave64:sramecc+:xnack-"])
+@pytest.mark.parametrize("architecture", ["hostgpu-wave32", "hostgpu-wave64:sramecc+:xnack-"])
 def test_waves_of_either_width_combine_sums(standin, run, architecture):
     then = """
 total = qd.field(qd.f32, shape=())
@@ -108,19 +108,19 @@ assert (counts.to_numpy() == 125).all()
     assert err == ""
 
 
-def test_without_a_device_programs_run_on_the_cpu_and_say_so_in_one_line(standin, run):
+def test_without_a_device_programs_fall_back_to_the_cpu_with_one_line(standin, run):
     for hidden in ["", "-1"]:
         out, err = run(standin, HIP_VISIBLE_DEVICES=hidden)
         assert "cpu" in out or "x64" in out or "arm64" in out
         assert says(err, "amdgpu", "no AMD GPU was found", "falling back to the CPU"), err
 
 
-def test_a_device_that_is_not_there_is_counted(standin, run):
+def test_a_missing_device_is_reported_with_the_device_count(standin, run):
     _, err = run(standin, ", device=2")
     assert says(err, "there is no GPU 2: this process sees 2, counted from 0"), err
 
 
-def test_the_real_library_without_a_gpu_leads_to_the_cpu_in_one_line(run):
+def test_the_real_library_without_a_gpu_falls_back_to_the_cpu(run):
     if find_library("amdhip64") is None:
         pytest.skip("HIP's library is not installed (package libamdhip64-dev)")
     if Path("/dev/kfd").exists():
@@ -130,21 +130,21 @@ def test_the_real_library_without_a_gpu_leads_to_the_cpu_in_one_line(run):
     assert says(err, "no AMD GPU was found", "/dev/kfd", "falling back to the CPU"), err
 
 
-def test_a_library_that_is_not_there_or_another_one_is_named(run, tmp_path):
+def test_a_missing_or_wrong_library_is_named(run, tmp_path):
     _, err = run(tmp_path / "libamdhip64.so")
     assert says(err, str(tmp_path / "libamdhip64.so")), err
     _, err = run("libm.so.6")
     assert says(err, "HIP's library has no hipGetErrorName: ROCm 4.2 or newer is needed"), err
 
 
-def test_an_architecture_without_code_leads_to_the_cpu(standin, run):
+def test_an_unsupported_architecture_falls_back_to_the_cpu(standin, run):
     _, err = run(standin, HIP_STANDIN_ARCH="gfx803")
     assert says(err, "gfx803", "gfx90a", "falling back to the CPU"), err
 
 
 @pytest.fixture
 def altered(standin, tmp_path):
-    """The stand-in for HIP's library, less some functions, or with others (in C) in their place."""
+    """The stand-in for HIP's library without some functions, or with replacements (in C)."""
     if shutil.which("cc") is None or os.uname().machine != "x86_64":
         pytest.skip("no C compiler, or not for this machine: nothing to make a library with")
     exported = subprocess.run(["nm", "-D", "--defined-only", str(standin)], capture_output=True, text=True, check=True)
@@ -155,7 +155,7 @@ def altered(standin, tmp_path):
         assert set(missing) <= set(names)
         kept = [name for name in names if name not in missing]
         text = ["#include <dlfcn.h>", *(f"void *to_{name};" for name in kept)]
-        # Each function jumps to the one of the whole library, whatever its parameters are.
+        # Each function jumps to that of the complete library, regardless of its parameters.
         for name in kept:
             jump = f"mov to_{name}@GOTPCREL(%rip), %r11; jmp *(%r11)"
             text.append(f'__asm__(".text; .globl {name}; .type {name}, @function; {name}: {jump}");')
@@ -187,7 +187,7 @@ print(*numbers)
 """
 
 
-def test_without_pools_of_memory_plain_memory_is_used(standin, altered, run):
+def test_plain_memory_is_used_without_memory_pools(standin, altered, run):
     for library, environment in [(altered(*POOLS), {}), (standin, {"HIP_STANDIN_VERSION": "50221153"})]:
         out, err = run(library, ", enable_fallback=False", COUNT.format(library=str(standin)), **environment)
         *_, plain, pooled, _pinned, launches = map(int, out.splitlines()[1].split())
@@ -195,7 +195,7 @@ def test_without_pools_of_memory_plain_memory_is_used(standin, altered, run):
         assert min(plain, launches) > 0
 
 
-def test_what_an_older_library_lacks_is_named_with_the_version_that_has_it(altered, run):
+def test_missing_functions_are_named_with_the_version_that_has_them(altered, run):
     for name, version in [("hipStreamIsCapturing", "4.3"), ("hipThreadExchangeStreamCaptureMode", "5.0")]:
         _, err = run(altered(name))
         assert says(err, f"HIP's library has no {name}: ROCm {version} or newer is needed"), err
@@ -204,7 +204,7 @@ def test_what_an_older_library_lacks_is_named_with_the_version_that_has_it(alter
     assert (out.strip(), err) == ("amdgpu", "")
 
 
-def test_nothing_is_left_after_a_program(standin, run):
+def test_a_program_leaks_nothing(standin, run):
     then = """
 qd.reset()
 del x, double
@@ -234,9 +234,9 @@ for _ in range(3):
     assert (streams, events, modules, pools, plain, pooled, pinned) == (0, 0, 0, 0, 0, 0, 0)
 
 
-# The long kernel runs for far longer than a thread of a busy machine waits for its turn, and all code is compiled
-# before it starts: a wait left out reads memory in which its result cannot be yet. Its roots come to one within thirty
-# steps, and no compiler makes one step of several.
+# The long kernel runs far longer than scheduling delays on a busy machine, and all code is compiled before it starts:
+# if a wait is missing, the memory cannot contain its result yet. Its roots converge to one within thirty steps, and no
+# compiler combines several steps.
 TWO_STREAMS = """
 import threading
 
@@ -286,7 +286,7 @@ FORGOTTEN = {
     ),
     "hipStreamWaitEvent": ("int hipStreamWaitEvent(void *s, void *e, unsigned f) { return 0; }", "wrong"),
     "hipEventRecord": ("int hipEventRecord(void *e, void *s) { return 0; }", "wrong"),
-    # A host that may be interrupted asks until the stream is done, and calls this for the copy after it only.
+    # An interruptible host polls until the stream is done, and calls this only for the copy after it.
     "hipStreamSynchronize hipStreamQuery": (
         "int hipStreamSynchronize(void *s) { return 0; }\nint hipStreamQuery(void *s) { return 0; }",
         "wrong",
@@ -299,21 +299,21 @@ FORGOTTEN = {
 
 
 @pytest.mark.parametrize("version", ["60300000", "50221153"])
-def test_work_of_two_streams_from_a_thread(standin, run, version):
+def test_one_thread_uses_two_streams(standin, run, version):
     # The older one's memory is not in the order of streams by itself.
     _, err = run(standin, ", device=1, enable_fallback=False", TWO_STREAMS, HIP_STANDIN_VERSION=version)
     assert err == ""
 
 
 @pytest.mark.parametrize("names", FORGOTTEN)
-def test_a_driver_that_forgets_a_call_is_seen(standin, altered, run, names):
+def test_the_standin_notices_a_missing_call(standin, altered, run, names):
     text, seen = FORGOTTEN[names]
     library = altered(*names.split(), instead=text.replace("STANDIN", str(standin)))
     _, err = run(library, ", device=1, enable_fallback=False", TWO_STREAMS, compute=False)
     assert seen in err
 
 
-def test_other_libraries_are_told_of_memory_as_hip_has_it(standin, run):
+def test_exported_memory_is_described_as_hip_memory(standin, run):
     then = """
 assert x.__dlpack_device__() == (10, 1)
 assert "dltensor" in repr(x.__dlpack__(stream=0))
@@ -323,8 +323,8 @@ assert x.__cuda_array_interface__["stream"] is None
     assert err == ""
 
 
-def test_no_code_is_left_for_other_libraries_to_find(standin, run):
-    # PyTorch asks HIP for a thread's last code after its own calls.
+def test_no_error_code_is_left_for_other_libraries(standin, run):
+    # PyTorch queries HIP's last error of the thread after its own calls.
     then = f"""
 import ctypes
 
@@ -356,7 +356,7 @@ else:
     assert err == ""
 
 
-def test_a_lost_device_is_told_with_the_kernel_and_the_way_out(standin, run):
+def test_a_lost_device_is_reported_with_the_kernel_and_the_remedy(standin, run):
     then = f"""
 import ctypes
 ctypes.CDLL({str(standin)!r}).standin_break(0, 719)
@@ -371,6 +371,6 @@ for _ in range(2):
     first, second = out.splitlines()[1:3]
     assert says(first, "hipErrorLaunchFailure", "code 719", "`double`", "restart"), first
     assert says(second, "lost to this process", "code 719"), second
-    # In debug mode the line of the kernel is told too.
+    # In debug mode, the error also names the line of the kernel.
     out, _ = run(standin, ", enable_fallback=False, debug=True", then)
     assert says(out.splitlines()[1], "code 719", "`double` (defined at ", "program.py:9)"), out

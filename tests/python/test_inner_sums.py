@@ -1,4 +1,4 @@
-"""What inner loops of parallel loops add to one element of memory, over and over."""
+"""Sums that inner loops of parallel loops repeatedly add to one element of memory."""
 
 import numpy as np
 
@@ -58,7 +58,7 @@ def test_sums_of_while_loops_with_exits():
     assert (total.to_numpy() == expected).all()
 
 
-def test_an_element_that_is_nowhere_is_not_touched_without_a_sum():
+def test_an_invalid_address_is_not_accessed_when_nothing_is_added():
     qd.init(arch=qd.cpu)
     where, ends, out = qd.field(qd.i32, N), qd.field(qd.i32, N), qd.field(qd.i32, N)
 
@@ -76,7 +76,7 @@ def test_an_element_that_is_nowhere_is_not_touched_without_a_sum():
     assert (out.to_numpy() == np.where(index % 2 == 0, index * (index + 1) // 2, 0)).all()
 
 
-def test_what_is_read_in_the_loop_is_up_to_date():
+def test_reads_in_the_loop_see_current_values():
     qd.init(arch=qd.cpu)
     x = qd.ndarray(qd.i32, N)
 

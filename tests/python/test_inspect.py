@@ -1,4 +1,4 @@
-"""Code of kernels for machines that need not be there: `qd.inspect` and `python -m octants.inspect`."""
+"""Code of kernels for machines that need not be present: `qd.inspect` and `python -m octants.inspect`."""
 
 import os
 import subprocess
@@ -71,7 +71,7 @@ def test_every_amd_chip_has_assembly_and_a_linked_code_object(saxpy, chip):
     assert not y.any(), "nothing ran"
 
 
-def test_the_forms_of_a_kernel_for_this_machine(saxpy):
+def test_the_code_stages_of_a_kernel_for_this_machine(saxpy):
     code = qd.inspect(saxpy, 2.0, *arrays(), target="cpu", emit=("ir", "llvm", "asm", "object"))
     assert "task saxpy" in code["ir"]
     assert "define " in code["llvm"]
@@ -95,7 +95,7 @@ ELF_MACHINES = {"x86": 62, "arm": 183}
         ("apple-m1", "arm", ".4s", "%xmm"),
     ],
 )
-def test_processors_have_code_with_vectors_of_their_own(saxpy, target, machine, vectors, others):
+def test_code_uses_the_vector_width_of_the_processor(saxpy, target, machine, vectors, others):
     code = qd.inspect(saxpy, 2.0, *arrays(), target=target, emit=("asm", "object"))
     assert code["object"][:4] == b"\x7fELF"
     assert int.from_bytes(code["object"][18:20], "little") == ELF_MACHINES[machine]
@@ -134,14 +134,14 @@ def test_code_for_a_processor_is_the_same_on_every_machine(saxpy):
     assert qd.inspect(saxpy, 2.0, x, y, arch=qd.cpu) == qd.inspect(saxpy, 2.0, x, y, target="cpu")
 
 
-def test_nvidias_chips_have_ptx(saxpy):
+def test_nvidia_chips_have_ptx(saxpy):
     text = qd.inspect(saxpy, 2.0, *arrays(), target="sm_90")
     assert ".target sm_90" in text
     assert ".entry saxpy_0_range" in text
     assert qd.inspect(saxpy, 2.0, *arrays(), arch=qd.cuda, emit="object").startswith(b"//")
 
 
-def test_the_kind_of_machine_alone_takes_the_programs_own_or_a_usual_chip(saxpy):
+def test_an_arch_without_a_chip_uses_the_programs_or_a_default_chip(saxpy):
     x, y = arrays()
     for arch, chip in ((qd.amdgpu, "gfx90a"), (qd.cuda, "sm_80")):
         chosen = {} if arch == qd.cfg.arch else {"target": chip}
@@ -150,7 +150,7 @@ def test_the_kind_of_machine_alone_takes_the_programs_own_or_a_usual_chip(saxpy)
         assert qd.inspect(saxpy, 2.0, x, y, arch=arch.name) == expected
 
 
-def test_keywords_fields_and_methods_are_taken_as_in_a_call():
+def test_keywords_fields_and_methods_work_as_in_a_call():
     field = qd.field(qd.i32, shape=4)
 
     @qd.data_oriented
@@ -168,7 +168,7 @@ def test_keywords_fields_and_methods_are_taken_as_in_a_call():
     assert field.to_numpy().tolist() == [0, 0, 0, 0]
 
 
-def test_what_is_no_machine_kernel_or_form_is_refused(saxpy):
+def test_unknown_machines_kernels_and_stages_are_refused(saxpy):
     x, y = arrays()
     with pytest.raises(
         ValueError, match=r"`gfx9` is not a supported target[^~]*\n  amdgpu: gfx906, gfx908, .*, gfx1201$"
@@ -212,7 +212,7 @@ def test_the_kernels_of_a_script_are_written_to_files(tmp_path):
     assert written == {f"{k}.{c}.{e}" for k in ("first", "second") for c, ends in chips.items() for e in ends}
 
 
-def test_kernels_kept_on_disk_are_written_too(tmp_path):
+def test_cached_kernels_are_written_too(tmp_path):
     for _ in range(2):
         done = run(tmp_path, "--target", "gfx90a")
         assert done.returncode == 0, done.stderr
@@ -230,7 +230,7 @@ def test_scripts_are_written_for_processors_and_all_targets_are_listed(tmp_path)
     assert {"cpu:", "znver4", "neoverse-n1", "sm_121", "gfx1201"} <= set(listed)
 
 
-def test_one_kernel_of_a_script_ends_it(tmp_path):
+def test_a_script_ends_after_the_requested_kernel(tmp_path):
     done = run(tmp_path, "--kernel", "first", "--target", "gfx90a")
     assert done.returncode == 0, done.stderr
     assert "reached the end" not in done.stdout
@@ -257,14 +257,14 @@ def shifted(a: qd.types.ndarray(dtype=qd.f32, ndim=2), n: qd.i32, at: qd.types.n
         a[n + 4 - i, 0] = 4.0
 
 
-def test_elements_that_change_are_in_the_ranges_of_what_is_written():
+def test_write_ranges_cover_all_changed_elements():
     for n in (0, 1, 2, 3, 5):
         a, at = np.zeros((20, 12), np.float32), np.array([2, 2, 7], np.int32)
         access = qd.inspect(shifted, a, n, at, emit="access")
         assert "write a[1:n - 1, 1:a.shape[1]]" in access, access
         assert "read at[:]" in access, access
         shifted(a, n, at)
-        # The text is what Python takes for a range.
+        # The text has Python's slice notation.
         inside = np.zeros(a.shape, bool)
         for line in access.splitlines():
             if line.strip().startswith(("write a", "atomic add a")):

@@ -1,7 +1,7 @@
-"""Arrays given to and taken from other libraries: DLPack, the array protocol of a device, torch's shape of a tensor.
+"""Export and import of arrays of other libraries: DLPack, the array protocol of a device, torch's tensor interface.
 
-A device with memory of its own is emulated by the CPU; its array protocol is called `__octants_array_interface__`. On a
-GPU, or a stand-in for one, the other library is `other_library.py`'s.
+The CPU emulates a device with separate memory; its array protocol is `__octants_array_interface__`. On a GPU, or a
+stand-in for one, the other library is `other_library.py`'s.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def host():
 
 
 class OnlyDlpack:
-    """An array that offers DLPack and nothing else."""
+    """An array that supports only DLPack."""
 
     def __init__(self, array, older=False):
         self.array = array
@@ -107,7 +107,7 @@ def test_capsules_are_the_memory_and_outlive_the_program(library):
     view.fill(3.0)
 
 
-def test_what_dlpack_cannot_describe_is_refused(library):
+def test_arrays_unsupported_by_dlpack_are_refused(library):
     a, b = qd.field(qd.f32), qd.field(qd.f32)
     qd.root.dense(qd.ij, 2).dense(qd.ij, 2).place(a, b)
     with pytest.raises(ValueError, match="one stride per axis"):
@@ -135,7 +135,7 @@ def test_the_host_gets_a_copy_of_a_devices_memory(library):
             x.__dlpack__(dl_device=(1, 0), copy=False)
 
 
-def test_the_consumers_stream_waits_for_the_writers(device):
+def test_the_stream_of_the_consumer_waits_for_the_writers(device):
     x, y = qd.ndarray(qd.f32, shape=(1000,)), qd.ndarray(qd.f32, shape=(1000,))
     shown = OnDevice(x)
     with qd.create_stream() as writer, qd.create_stream() as reader:
@@ -179,7 +179,7 @@ def test_arrays_on_the_host_have_no_protocol_of_a_device(host):
 # In
 
 
-def test_memory_of_the_device_is_used_as_it_is(device):
+def test_device_memory_is_used_in_place(device):
     x, y = qd.ndarray(qd.f32, shape=(4, 6)), qd.ndarray(qd.f32, shape=(4, 3))
     x.from_numpy(np.arange(24, dtype=np.float32).reshape(4, 6))
     columns = OnDevice(x, shape=(4, 3), strides=(24, 8))
@@ -224,7 +224,7 @@ def test_the_stream_that_an_array_is_ready_on_is_waited_for(device):
         ({"data": None}, "`data` is missing"),
     ],
 )
-def test_arrays_that_are_described_badly_are_refused(device, changed, message):
+def test_malformed_descriptions_of_arrays_are_refused(device, changed, message):
     x = qd.ndarray(qd.f32, shape=(4,))
     with pytest.raises((TypeError, ValueError), match=message):
         add(OnDevice(x, **changed), 1.0)
@@ -252,7 +252,7 @@ def test_arrays_with_dlpack_alone_are_arguments(request, kind, older):
 
 
 @pytest.mark.parametrize("dtype", SCALARS, ids=str)
-def test_types_with_dlpacks_table_are_described_by_it(host, dtype):
+def test_types_with_the_dlpack_exchange_table_use_it(host, dtype):
     tensor = tensor_type()
     x = (np.arange(24) % 2).astype(dtype.numpy).reshape(4, 6)
     y = qd.ndarray(dtype, shape=(6, 4))
@@ -269,7 +269,7 @@ def test_types_with_dlpacks_table_are_described_by_it(host, dtype):
 
 
 @pytest.mark.parametrize(("fails", "major", "asked"), [(True, 1, True), (False, 2, False)])
-def test_what_the_table_cannot_describe_goes_another_way(host, fails, major, asked):
+def test_types_unsupported_by_the_table_use_dlpack(host, fails, major, asked):
     tensor = tensor_type(fails=fails, major=major)
     x = np.zeros((2, 3), np.float32)
     add(tensor(x), 1.0)
@@ -321,7 +321,7 @@ def test_launches_follow_torchs_current_stream(torch_like):
         done.record()
         assert not theirs.query()
         assert other.query()
-        # What is named comes first.
+        # The named stream takes precedence.
         add(y, 1.0, qd_stream=other)
         other.synchronize()
         with qd.stream_scope(other):
@@ -360,14 +360,14 @@ def test_tapes_follow_torchs_current_stream(torch_like):
     with qd.profiler.timeline({"theirs": theirs}) as timeline, qd.ad.Tape(loss):
         power()
     launched = [task for task in timeline.tasks if task.name.startswith("power")]
-    # The kernel, how many times its loops ran, again before the gradient, what that keeps, and the gradient.
+    # The kernel, its trip counts, the trip counts before the gradient, the size of its store, and the gradient.
     assert len({task.launch for task in launched}) >= 4
     assert {task.lane for task in launched} == {"theirs"}
     assert x.grad.to_numpy().tolist() == [6.0] * 4
     library.close()
 
 
-def test_following_needs_a_torch_that_tells(torch_like, monkeypatch):
+def test_following_requires_a_torch_that_reports_its_stream(torch_like, monkeypatch):
     qd.init(arch=qd.cpu, cpu_separate_memory=True, follow_torch_stream=True)
     x = qd.ndarray(qd.f32, shape=(64,))
     torch_like.Tensor = object
@@ -398,7 +398,7 @@ class TensorElsewhere:
         return (99, 1)
 
 
-def test_arrays_of_other_devices_are_refused_with_the_way_out(host):
+def test_arrays_of_other_devices_are_refused_with_a_remedy(host):
     elsewhere = type("Elsewhere", (), {"__dlpack_device__": lambda _: (98, 0)})()
     for array, name in ((TensorElsewhere(), "device `"), (elsewhere, r"device \(98, 0\)")):
         with pytest.raises(
@@ -419,7 +419,7 @@ def test_arrays_of_numpy_and_of_its_subclasses_are_the_same_to_a_kernel():
             y[i, j] += 2.0 * x[i, j]
 
     qd.init(arch=qd.cpu)
-    # Plain arrays are taken on a shorter way, which must come to the same code.
+    # Plain arrays take a fast path, which must select the same code.
     made = [np.ones((3, 5), np.float32), np.ones((3, 5), np.float32).view(Special)]
     for x in made:
         for y in made:
@@ -436,7 +436,7 @@ def test_arrays_of_numpy_and_of_its_subclasses_are_the_same_to_a_kernel():
 
 
 @pytest.mark.in_place
-def test_levels_of_one_axis_without_gaps_are_one_array():
+def test_levels_of_one_axis_without_gaps_are_exported_as_one_array():
     x = qd.field(qd.f32)
     qd.root.dense(qd.i, 2).dense(qd.i, 3).place(x)
     view = x.to_numpy(copy=False)

@@ -1,4 +1,5 @@
-"""Ctrl-C ends a long launch between chunks and tasks, long loops of a chunk, and every wait. The program goes on."""
+"""Ctrl-C ends a long launch between chunks and tasks, long loops within a chunk, and every wait. The program
+continues."""
 
 import os
 import subprocess
@@ -166,7 +167,7 @@ def test_a_long_launch_is_interrupted(tmp_path, wait, options):
     assert float(done.stdout) < 10.0
 
 
-def test_long_loops_are_still_vector_code():
+def test_interruptible_loops_are_vectorized():
     qd.init(arch=qd.cpu)
     rows = qd.types.ndarray(dtype=qd.f32, ndim=1)
 
@@ -193,7 +194,7 @@ def test_long_loops_are_still_vector_code():
 
 ENDING = PROGRAM.split("threading.Timer")[0]
 
-# Each queues work that never ends, and ends with the process; Ctrl-C comes after half a second.
+# Each case queues endless work and then ends the process. Ctrl-C is sent after half a second.
 ENDINGS = {
     "a wait": "in_order(small, LONG, qd_stream=stream); qd.sync()",
     "a wait whose interrupt is caught": """
@@ -232,7 +233,7 @@ other.synchronize()
 
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("options", [{}, {"cpu_max_num_threads": 1}], ids=str)
-def test_a_program_ends_whatever_is_queued(tmp_path, ending, options):
+def test_an_interrupted_program_ends_with_work_queued(tmp_path, ending, options):
     script = tmp_path / "endless.py"
     options = {"cpu_streams": True} | options
     text = ENDING.replace("OPTIONS", f"dict({options!r})")
@@ -267,7 +268,7 @@ atexit.register(qd.runtime._end_program)
     assert float(done.stdout) < 10.0
 
 
-def test_what_is_queued_is_done_before_a_program_ends(tmp_path):
+def test_queued_work_is_finished_before_a_program_ends(tmp_path):
     script = tmp_path / "finite.py"
     script.write_text(
         ENDING.replace("OPTIONS", "dict(cpu_streams=True)")

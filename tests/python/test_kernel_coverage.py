@@ -1,4 +1,4 @@
-"""Kernel coverage: which lines of kernels ran, as coverage.py's data. Each program runs in a process of its own."""
+"""Kernel coverage: executed lines of kernels as coverage.py data. Each program runs in a separate process."""
 
 import os
 import subprocess
@@ -82,21 +82,21 @@ def measured(folder):
 
 
 @pytest.mark.parametrize("variable", ["QD_KERNEL_COVERAGE", "OCTANTS_KERNEL_COVERAGE"])
-def test_lines_that_ran(tmp_path, variable):
+def test_executed_lines_are_reported(tmp_path, variable):
     run(tmp_path, "-c", "import program; program.main()", **{variable: "1"})
     data = measured(tmp_path)
     assert not data.has_arcs()
     assert set(data.lines(str(tmp_path / "program.py"))) == REACHED
 
 
-def test_nothing_without_the_variable(tmp_path):
+def test_nothing_is_measured_without_the_variable(tmp_path):
     script = "import program, sys; program.main(); assert 'octants._code.kernel_coverage' not in sys.modules"
     run(tmp_path, "-c", script)
     run(tmp_path, "-c", script, QD_KERNEL_COVERAGE="0")
     assert not list(tmp_path.glob("_qd_kcov.*"))
 
 
-def test_room_for_marks(tmp_path):
+def test_too_many_probes_are_reported(tmp_path):
     told = run(tmp_path, "-c", "import program; program.main()", QD_KERNEL_COVERAGE="1", QD_COVERAGE_MAX_PROBES="3")
     assert told.count("Kernel coverage probe capacity (3) exceeded") == 1
     assert len(measured(tmp_path).lines(str(tmp_path / "program.py"))) == 3
@@ -126,7 +126,7 @@ def test_gradients_are_not_measured(tmp_path):
 
 
 @pytest.mark.parametrize("branches", [False, True])
-def test_pytest_turns_it_on(tmp_path, branches):
+def test_pytest_cov_enables_kernel_coverage(tmp_path, branches):
     pytest.importorskip("pytest_cov")
     (tmp_path / "test_program.py").write_text("import program\n\n\ndef test_it():\n    program.main()\n")
     # The plugin is found by the installed package; in a checkout it is named.

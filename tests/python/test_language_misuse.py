@@ -1,5 +1,4 @@
-"""Mistakes that are refused, with the exception that programs written for Quadrants catch and the words they look
-for."""
+"""Mistakes are refused with the exceptions and message texts that programs written for Quadrants rely on."""
 
 import dataclasses
 import warnings
@@ -33,7 +32,7 @@ def test_loop_variables_do_not_share_names_with_variables():
     refused(shadows, error=qd.OctantsSyntaxError, match="Variable 'i' is already declared in the outer scope")
 
 
-def test_loops_over_what_has_no_elements():
+def test_loops_over_values_without_elements():
     x = qd.field(qd.i32, (2, 3))
 
     @qd.kernel
@@ -104,7 +103,7 @@ def test_options_of_loops():
     refused(positional, error=qd.OctantsTypeError, match="keyword arguments only")
 
 
-def test_vectors_and_matrices_where_the_other_is_needed():
+def test_vectors_and_matrices_are_not_interchangeable():
     v, m = qd.Vector([3.0, 4.0]), qd.Matrix([[1.0, 2.0], [3.0, 4.0]])
     for name in ("dot", "normalized", "transpose", "trace", "determinant", "inverse"):
         wrong = m if name in ("dot", "normalized") else v
@@ -128,7 +127,7 @@ def test_vectors_and_matrices_where_the_other_is_needed():
         qd.Vector.unit(3, 3)
 
 
-def test_products_of_matrices_that_do_not_fit():
+def test_matrix_products_with_mismatched_shapes():
     @qd.kernel
     def product():
         a = qd.Matrix([[1, 2], [3, 4], [5, 6]])
@@ -139,7 +138,7 @@ def test_products_of_matrices_that_do_not_fit():
     refused(product, error=qd.OctantsTypeError, match=r"dimension mismatch between \(2,\) and \(3, 2\)")
 
 
-def test_a_number_is_no_struct():
+def test_a_number_is_not_a_struct():
     pair = qd.types.struct(a=qd.i32, b=qd.f32)
 
     @qd.kernel
@@ -210,7 +209,7 @@ def test_leaving_unrolled_loops_at_run_time():
     refused(leave, 1, error=qd.OctantsSyntaxError, match="`break` statement is inside a non-static `if`")
 
 
-def test_parameters_stay_what_they_are():
+def test_parameters_cannot_be_rebound():
     x = qd.field(qd.i32, 3)
 
     @qd.kernel
@@ -287,7 +286,7 @@ def test_targets_of_atomic_operations():
     refused(of_a_local, error=qd.OctantsTypeError, match="requires a global lvalue")
 
 
-def test_each_decorator_of_a_loop_stands_once_and_in_its_place():
+def test_loop_options_appear_once_and_directly_before_the_loop():
     x = qd.field(qd.i32, (2, 3))
 
     @qd.kernel
@@ -346,7 +345,7 @@ def test_an_array_has_no_negative_index():
     assert of_a_field() == 7
 
 
-def test_attributes_that_are_not_there():
+def test_unknown_attributes():
     @qd.data_oriented
     class Holder:
         def __init__(self):
@@ -377,7 +376,7 @@ def test_static_assertions_of_run_time_values():
     refused(check, 3, error=qd.OctantsTypeError, match="Static assert with non-static condition")
 
 
-def test_unrolling_much_is_a_syntax_warning():
+def test_large_unrolling_is_a_syntax_warning():
     @qd.kernel
     def long():
         for i in qd.static(range(40)):  # noqa: B007
@@ -458,7 +457,7 @@ def test_a_program_with_a_field_that_was_never_placed():
     for use in (qd.sync, lambda: x[0], lambda: x.fill(1), lambda: n[0], n.to_numpy):
         with pytest.raises(qd.OctantsRuntimeError, match="not placed"):
             use()
-    # What was in use before goes on.
+    # Kernels in use before still work.
     assert before[0] == 1
     qd.root.dense(qd.i, 4).place(waiting)
     qd.sync()
@@ -554,7 +553,7 @@ def test_attributes_that_vectors_do_not_have():
         refused(kernel, error=qd.OctantsAttributeError, match=f"has no attribute `{name}`")
 
 
-def test_literals_that_are_no_numbers_of_the_language():
+def test_unsupported_literals():
     @qd.kernel
     def complex_number():
         a = 1j
@@ -577,7 +576,7 @@ def test_coroutines():
     refused(waits, error=qd.OctantsSyntaxError, match='Unsupported node "AsyncFunctionDef"')
 
 
-def test_floats_for_elements_that_are_integers():
+def test_floats_stored_to_integer_elements():
     x, v, m = qd.field(qd.i32, 2), qd.Vector.field(2, qd.i32, 2), qd.Matrix.field(2, 2, qd.i32, ())
     a, w = qd.ndarray(qd.i32, 2), qd.Vector.ndarray(2, qd.i32, 2)
     s = qd.Struct.field({"a": qd.i32}, shape=2)
@@ -694,7 +693,7 @@ def test_structs_are_set_from_dicts_and_read_by_the_names_of_members():
     refused(other_names, error=qd.OctantsTypeError, match="the dict has no key `x`")
 
 
-def test_names_that_modules_and_classes_do_not_have():
+def test_unknown_names_of_modules_and_classes():
     @qd.kernel
     def of_module():
         qd.no_such_function(1)
@@ -735,7 +734,7 @@ def test_keywords_name_the_parameters_of_functions_for_kernels():
     refused(unknown_of_ndrange, error=qd.OctantsTypeError, match="unexpected keyword argument 'order'")
 
 
-def test_loops_over_what_has_no_axes():
+def test_loops_over_values_without_axes():
     x = qd.field(qd.i32, ())
 
     @qd.kernel
@@ -754,7 +753,7 @@ def test_loops_over_what_has_no_axes():
     assert x[None] == 9
 
 
-def test_results_that_do_not_agree():
+def test_inconsistent_results():
     @qd.func
     def first_is_whole(n):
         if n > 2:
@@ -799,7 +798,7 @@ def test_members_that_a_dataclass_lacks_are_named():
     refused(run, Given(qd.ndarray(qd.f32, 2)), error=qd.OctantsAttributeError, match=match)
 
 
-def test_element_types_and_axes_that_are_none():
+def test_invalid_element_types_and_axes():
     for make in (
         lambda: qd.Vector.ndarray(2, [qd.f32, qd.i32], shape=2),
         lambda: qd.Matrix.ndarray(2, 2, [qd.f32, qd.i32], shape=2),
@@ -814,7 +813,7 @@ def test_element_types_and_axes_that_are_none():
         qd.types.NDArray[qd.f32, 1.5]
 
 
-def test_whole_arrays_are_no_conditions():
+def test_whole_arrays_are_refused_as_conditions():
     flag = qd.field(qd.i32, ())
     array = qd.ndarray(qd.i32, 3)
 
@@ -834,7 +833,7 @@ def test_whole_arrays_are_no_conditions():
         refused(kernel, *args, error=qd.OctantsTypeError, match=f"is {found}, which has no truth value")
 
 
-def test_functions_return_a_value_everywhere_or_nowhere():
+def test_functions_return_a_value_on_all_paths_or_none():
     @qd.func
     def sometimes(x: qd.i32):
         if x > 0:
@@ -853,7 +852,7 @@ def test_functions_return_a_value_everywhere_or_nowhere():
     )
 
 
-def test_fields_are_no_operands_of_functions_in_python():
+def test_fields_are_refused_as_operands_in_python():
     x = qd.field(qd.f32, 2)
     for call in (lambda: qd.sin(x), lambda: qd.max(x, 1.0), lambda: qd.atan2(1.0, x), lambda: qd.floor(x)):
         with pytest.raises(TypeError, match="ScalarField"):
@@ -899,7 +898,7 @@ def test_an_unknown_attribute_of_a_vector_gets_no_advice_to_call_it():
     refused(method, error=AttributeError, match=r"call the method: `sum\(\)`")
 
 
-def test_conditions_of_graphs_stand_alone():
+def test_graph_conditions_cannot_be_combined():
     counter, several = qd.field(qd.i32, ()), qd.Vector.field(2, qd.i32, ())
 
     @qd.kernel(graph=True)
@@ -916,7 +915,7 @@ def test_conditions_of_graphs_stand_alone():
     refused(of_vector, error=qd.OctantsTypeError, match="the array must be a 0-dimensional i32 ndarray")
 
 
-def test_members_that_are_searched_in_variables_get_advice():
+def test_membership_tests_in_variables_get_advice():
     @qd.kernel
     def search() -> qd.i32:
         a = [1, 2]
@@ -963,7 +962,7 @@ def test_atomic_operations_on_bits_take_integers():
     refused(bits, error=qd.OctantsTypeError, match="'atomic_and' requires integer operands, got f32")
 
 
-def test_a_slice_is_loaded_into_a_tile_by_a_slice():
+def test_tiles_are_loaded_by_slice_assignment():
     f = qd.field(qd.f32, (16, 16))
 
     @qd.kernel

@@ -1,7 +1,6 @@
-"""Loops over so many elements that a device runs them in groups of neighbors, and stencils in tiles.
+"""Loops over so many elements that devices run them coarsened, and stencils in tiles.
 
-These are other forms of the code than small loops have. Bounds that begin and end within a group are what they must
-get right.
+This code differs from that of small loops, and must handle bounds that begin and end within a group.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""The place of every element: trees laid out by hand-written recursion against what the package computes."""
+"""The address of every element: compares a handwritten recursive layout of trees with the package's."""
 
 import itertools
 import random
@@ -130,7 +130,7 @@ def test_random_trees_agree_with_a_walk_over_memory(seed):
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_host_access_reaches_those_places(seed):
+def test_host_access_follows_the_layout(seed):
     rng = random.Random(100 + seed)
     level = random_level(rng, 3, itertools.count())
     builder, fields = qd.FieldsBuilder(), {}
@@ -198,7 +198,7 @@ def test_trees_whose_size_does_not_fit_are_refused(shape):
         qd.field(qd.i32, shape=shape).fill(0)
 
 
-def test_levels_hang_only_under_levels_that_can_hold_them():
+def test_levels_are_placed_only_under_levels_that_allow_them():
     x = qd.field(qd.i32, shape=3)
     with pytest.raises(qd.OctantsRuntimeError, match="a place level cannot have levels below it"):
         x.snode.dense(qd.i, 3)
@@ -226,7 +226,7 @@ def test_shapes_seen_through_the_tree():
     assert x.snode._path_from_root()[0] == qd.root
 
 
-def test_a_tree_in_use_takes_no_more():
+def test_a_tree_in_use_cannot_grow():
     x = qd.field(qd.f32)
     block = qd.root.dense(qd.i, 4)
     block.place(x)

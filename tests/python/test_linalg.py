@@ -98,7 +98,7 @@ def test_svd(fp, n):
 
 @pytest.mark.parametrize("n", [2, 3])
 def test_factors_of_matrices_of_rank_one_are_orthogonal(n, fp):
-    """What the rotations leave of the second column is rounding errors, which may point along the first one."""
+    """The rotations leave only rounding errors in the second column, which may be parallel to the first one."""
     rng = np.random.default_rng(1)
     factors = np.concatenate([rng.integers(-4, 5, (1000, 2, n)), rng.standard_normal((1000, 2, n)), np.ones((1, 2, n))])
     matrices = (factors[:, 0, :, None] * factors[:, 1, None, :]).astype(numpy_type(fp))
@@ -120,7 +120,7 @@ def test_factors_of_matrices_of_rank_one_are_orthogonal(n, fp):
 
 
 @pytest.mark.parametrize("n", [2, 3])
-def test_decomposing_over_and_over_does_not_shrink(n, fp):
+def test_repeated_decomposition_does_not_shrink(n, fp):
     """As simulators of snow do in each step, on a matrix that is hardly deformed."""
     steps = 2000
     matrices = np.stack([np.eye(n), np.diag([1.01, 0.99, 1.0][:n]), 0.7 * np.eye(n)]).astype(numpy_type(fp))
@@ -140,7 +140,7 @@ def test_decomposing_over_and_over_does_not_shrink(n, fp):
 
 
 @pytest.mark.parametrize("n", [2, 3])
-def test_what_is_diagonal_but_for_rounding_errors_keeps_its_axes(n, fp):
+def test_nearly_diagonal_matrices_keep_their_axes(n, fp):
     noise = np.random.default_rng(n).uniform(-0.25, 0.25, (20, n, n)) * epsilon(fp)
     a = field_of((np.eye(n) + noise).astype(numpy_type(fp)), fp)
     v = empty_like(a)
@@ -314,7 +314,7 @@ def test_normal_random_numbers(fp):
     x = doubles(out)
     assert abs(x.mean()) < 0.02
     assert abs(x.std() - 1) < 0.02
-    # The share within one standard deviation.
+    # The fraction within one standard deviation.
     assert abs((np.abs(x) < 1).mean() - math.erf(1 / math.sqrt(2))) < 0.01
 
 
@@ -337,7 +337,7 @@ def test_unsupported_sizes_are_compile_errors():
     qd.reset()
 
 
-def test_methods_may_be_called_of_the_class(fp):
+def test_methods_may_be_called_on_the_class(fp):
     sizes = qd.Vector([5, 7])
 
     @qd.kernel

@@ -14,7 +14,7 @@ def program():
 
 
 @pytest.mark.parametrize("dtype, bits", [(qd.i32, 32), (qd.i64, 64)])
-def test_functions_of_bits_see_literals_of_the_default_width(dtype, bits):
+def test_bit_functions_use_literals_of_the_default_width(dtype, bits):
     qd.init(arch=qd.cpu, default_ip=dtype)
 
     @qd.kernel
@@ -59,7 +59,7 @@ def test_constants_are_divided_as_in_python():
             kernel()
 
 
-def test_a_decided_condition_promotes_to_both_sides():
+def test_a_constant_condition_promotes_both_sides():
     @qd.kernel
     def promoted() -> qd.f32:
         a = 7
@@ -107,7 +107,7 @@ def test_arguments_that_do_not_fit_are_refused(dtype, fits, exceeds):
             same(a)
 
 
-def test_bits_may_be_given_for_a_signed_parameter():
+def test_unsigned_bits_are_accepted_for_a_signed_parameter():
     @qd.kernel
     def same(a: qd.i8, b: qd.i32) -> qd.i64:
         return a + b
@@ -156,7 +156,7 @@ def test_overflow_is_reported_once_for_each_place_and_launch(capfd):
     assert capfd.readouterr().out.count("detected") == 3
 
 
-def test_choices_among_literals_have_the_type_of_all_of_them():
+def test_conditional_expressions_of_literals_promote_all_of_them():
     @qd.kernel
     def chosen() -> qd.types.vector(3, qd.f32):
         a = qd.select(1 > 0, 2, 3.5)
@@ -168,7 +168,7 @@ def test_choices_among_literals_have_the_type_of_all_of_them():
     assert chosen().to_list() == [2.5, 1.5, 3.5]
 
 
-def test_what_may_lose_precision_is_logged(caplog):
+def test_conversions_that_may_lose_precision_are_logged(caplog):
     small, whole = qd.field(qd.u8, shape=2), qd.field(qd.i32, shape=2)
     real, double = qd.field(qd.f32, shape=2), qd.field(qd.f64, shape=2)
     pair = qd.Vector.field(2, qd.i32, shape=1)

@@ -1,7 +1,6 @@
-"""Axes of 2**31 elements and more: the last elements are reached by every way to loop over an array or field, and by
-the host.
+"""Axes of 2**31 elements and more: every kind of loop over an array or field, and the host, reach the last elements.
 
-The kernels touch the last elements alone, so that little of the two gigabytes of an array is ever in memory.
+The kernels touch only the last elements, so little of an array's two gigabytes is ever in memory.
 """
 
 import numpy as np
@@ -126,7 +125,7 @@ def test_a_long_axis_among_others(program):
     assert x[:, long - 3 :].tolist() == [[0, 1, 1], [0, 2, 2]]
 
 
-def test_an_index_outside_is_named(memory):
+def test_an_index_out_of_bounds_is_named(memory):
     qd.init(arch=qd.cpu, debug=True)
     x = qd.ndarray(qd.u8, LONG)
 

@@ -1,4 +1,5 @@
-"""Bounds of parallel loops that are not of the loop's own type: the launcher reads them as the kernel does."""
+"""Bounds of parallel loops whose type differs from the loop's index type: the launcher evaluates them like the
+kernel."""
 
 import numpy as np
 import pytest
@@ -44,7 +45,7 @@ def test_bounds_that_are_negative_in_a_small_type():
 
 
 @pytest.mark.parametrize("begin", [-(2**31), -2, 3, 1_500_000_000, 2**31 - 5])
-def test_what_wraps_on_the_way_to_an_index(begin):
+def test_index_computations_that_wrap(begin):
     @qd.kernel
     def turn(begin: qd.i32, end: qd.i32, out: qd.types.ndarray(qd.i32, 1)):
         for _ in range(1):
@@ -58,7 +59,7 @@ def test_what_wraps_on_the_way_to_an_index(begin):
 
 
 @pytest.mark.parametrize("begin", [-(2**31), -2, 3, 1_500_000_000, 2**31 - 5])
-def test_constants_that_make_an_index_wrap_on_the_way(begin):
+def test_index_computations_that_wrap_by_a_constant(begin):
     @qd.kernel
     def copy(begin: qd.i32, end: qd.i32, out: qd.types.ndarray(qd.i32, 2)):
         for _ in range(1):
@@ -75,7 +76,7 @@ def test_constants_that_make_an_index_wrap_on_the_way(begin):
 
 
 @pytest.mark.parametrize("begin", [-(2**31), -2, 3, 1_500_000_000, 2**31 - 5])
-def test_vectors_of_indices_that_wrap_on_the_way(begin):
+def test_vector_index_computations_that_wrap(begin):
     @qd.kernel
     def copy(begin: qd.i32, end: qd.i32, out: qd.types.ndarray(qd.i32, 2)):
         for _ in range(1):
@@ -106,7 +107,7 @@ def test_a_bound_that_is_made_shorter_keeps_its_low_bits():
     assert out[0] == 5
 
 
-def test_a_bound_that_overflows_does_so_for_the_launcher_too():
+def test_the_launcher_reproduces_overflow_of_a_bound():
     @qd.kernel
     def count(begin: qd.i32, n: qd.i32, out: qd.types.ndarray(qd.i32, 1)):
         for i in range(begin, n + 1):
@@ -133,7 +134,7 @@ def test_axes_of_several_types():
 
 
 @pytest.mark.parametrize("dtype", [qd.i32, qd.i64], ids=str)
-def test_inner_loops_that_read_run_as_often_as_they_should_wherever_they_begin(dtype):
+def test_inner_loops_with_loads_have_correct_trip_counts(dtype):
     @qd.kernel
     def add_up(bounds: qd.types.ndarray(dtype, 2), x: qd.types.ndarray(qd.i32, 1), sums: qd.types.ndarray(qd.i32, 1)):
         for i in sums:

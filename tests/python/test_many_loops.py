@@ -9,7 +9,7 @@ LOOPS, STATEMENTS = 12, 30
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_a_kernel_of_many_loops_is_right_whoever_compiles_its_parts(threads):
+def test_a_kernel_of_many_loops_is_correct_in_any_partition(threads):
     qd.init(arch=qd.cpu, num_compile_threads=threads, offline_cache=False)
 
     @qd.kernel
@@ -35,7 +35,7 @@ def test_a_kernel_of_many_loops_is_right_whoever_compiles_its_parts(threads):
 
 @pytest.mark.parametrize("count", [3, 101])
 @pytest.mark.filterwarnings("ignore:You are unrolling")
-def test_many_inner_loops_are_unrolled_only_where_they_are_counted(count):
+def test_inner_loops_are_unrolled_only_with_known_trip_counts(count):
     qd.init(arch=qd.cpu, offline_cache=False)
 
     @qd.kernel

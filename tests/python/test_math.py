@@ -245,7 +245,7 @@ def test_vdir(fp):
     close(out, np.stack([np.cos(angles), np.sin(angles)], axis=1), fp)
 
 
-def test_sines_and_cosines_are_near_under_fast_math():
+def test_sines_and_cosines_are_accurate_under_fast_math():
     qd.init(arch=qd.cpu, fast_math=True, log_level=qd.ERROR)
     n = 1 << 18
     x, sine, cosine, tangent = (qd.field(qd.f32, n) for _ in range(4))
@@ -255,7 +255,8 @@ def test_sines_and_cosines_are_near_under_fast_math():
         for i in x:
             sine[i], cosine[i], tangent[i] = qd.sin(x[i]), qd.cos(x[i]), qd.tan(x[i])
 
-    # Evenly, small, and near the functions' zeros, where single precision tells more numbers apart.
+    # Evenly spaced arguments, small ones, and arguments near the functions' zeros, where single precision has more
+    # numbers.
     near = np.arange(-60, 61)[:, None] * (np.pi / 2) + np.linspace(-1e-3, 1e-3, 501)
     small = np.geomspace(1e-30, 1.5, 1 << 16)
     evenly = np.linspace(-100, 100, n - near.size - small.size)
@@ -266,7 +267,7 @@ def test_sines_and_cosines_are_near_under_fast_math():
     ulp = 2.0**-23
     sines, cosines = sine.to_numpy(), cosine.to_numpy()
     if qd.cfg.arch == qd.cuda:
-        # The hardware's functions, but for the sines of small arguments.
+        # The hardware's functions, except for sines of small arguments.
         allowed = 2.0**-21 + 2.0**-22 * np.abs(exact)
         assert (np.abs(sines - np.sin(exact)) <= allowed).all()
         assert (np.abs(cosines - np.cos(exact)) <= allowed).all()
@@ -281,7 +282,7 @@ def test_sines_and_cosines_are_near_under_fast_math():
     qd.reset()
 
 
-def test_nan_and_inf_are_told_under_fast_math():
+def test_nan_and_inf_are_detected_under_fast_math():
     qd.init(arch=qd.cpu, fast_math=True, log_level=qd.ERROR)
     x = qd.field(qd.f32, shape=6)
     out = qd.field(qd.i32, shape=(6, 2))
@@ -302,7 +303,7 @@ def test_nan_and_inf_are_told_under_fast_math():
 @pytest.mark.parametrize("fast_math", [True, False])
 @pytest.mark.parametrize("dtype", [qd.f32, qd.f64])
 @pytest.mark.parametrize("n", [1, 9])
-def test_a_nan_gives_way_in_minima_and_maxima(fast_math, dtype, n):
+def test_minima_and_maxima_ignore_nan(fast_math, dtype, n):
     qd.init(arch=qd.cpu, fast_math=fast_math, default_fp=dtype, log_level=qd.ERROR)
     x, y = qd.field(dtype, n), qd.field(dtype, n)
     out, index = qd.Vector.field(6, dtype, n), qd.field(qd.i32, n)

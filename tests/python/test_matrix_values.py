@@ -41,7 +41,7 @@ OPERATORS = [
 
 
 @pytest.mark.parametrize("op", OPERATORS)
-def test_operators_are_numpys_component_by_component(op):
+def test_operators_match_numpy_component_by_component(op):
     a, b = np.array([7, 2, 9]), np.array([3, 2, 1])
     for left, right in [(qd.Vector(a), qd.Vector(b)), (qd.Vector(a), b), (qd.Vector(a), b.tolist()), (a, qd.Vector(b))]:
         result = op(left, right)
@@ -252,7 +252,7 @@ def test_components_written_as_calls():
 
 
 def test_the_components_of_a_matrix_are_converted_once():
-    """A row has no type of its own: -3 beside a u32 would become 4294967293 in it."""
+    """A row has no element type: otherwise, -3 next to a u32 would become 4294967293."""
 
     @qd.kernel
     def last(a: qd.u32, b: qd.i64) -> qd.i64:
@@ -275,7 +275,7 @@ def test_vectors_without_components():
         qd.Matrix([[]])
 
 
-def test_methods_at_the_top_level_of_a_kernel_run_in_one_thread():
+def test_top_level_methods_of_a_kernel_are_serial():
     """Their loops are not the kernel's: steps of an elimination depend on one another."""
     n = 6
     numbers = np.random.default_rng(3)

@@ -82,7 +82,7 @@ def test_every_relation_that_follows_from_tetrahedra(reorder: bool) -> None:
     mesh = qd.Mesh.create(meta)
     for kind in KINDS:
         getattr(mesh, kind).place({"count": qd.i32, "total": qd.i32}, reorder=reorder)
-    # Edges and faces have numbers of the package's choice: their vertices tell which ones they are.
+    # The package chooses the numbers of edges and faces, so they are identified by their vertices.
     elements = Elements(len(VERTICES), CELLS)
     for order in (1, 2):
         rows = corners(getattr(mesh, KINDS[order]), order + 1)
@@ -136,7 +136,7 @@ def test_the_order_of_corners_edges_and_faces() -> None:
     assert opposite.to_numpy()[1].tolist() == [min(pair) + 10 * max(pair) for pair in pairs]
 
 
-def test_edges_alone_are_a_mesh() -> None:
+def test_a_mesh_may_consist_of_edges() -> None:
     mesh = qd.Mesh.create(qd.Mesh.from_elements([[0.0, 0], [1, 0], [1, 1], [5, 5]], edges=[[0, 1], [1, 2]]))
     mesh.verts.place({"degree": qd.i32})
 
@@ -244,7 +244,7 @@ def test_a_reordered_attribute_is_in_the_order_of_patches() -> None:
         mesh.verts.x.to_numpy(copy=False)
 
 
-def test_reordering_later_changes_nothing_but_the_order() -> None:
+def test_late_reordering_changes_only_the_order() -> None:
     mesh = triangles()
     mesh.verts.place({"a": qd.i32})
 
@@ -311,7 +311,7 @@ def test_elements_are_passed_returned_and_assigned() -> None:
 
     @qd.func
     def larger(a, b):
-        # Two returns make it a function of its own.
+        # Two returns prevent inlining.
         if a.x > b.x:
             return a.id
         return b.id

@@ -204,7 +204,7 @@ def test_tensor_arguments():
         qd.wrap(qd.tensor(qd.f32, 2))
 
 
-def test_an_index_outside_a_clamped_array_means_the_nearest_element():
+def test_an_index_outside_a_clamped_array_reads_the_nearest_element():
     Clamped = qd.types.ndarray(boundary="clamp")
 
     @qd.kernel
@@ -238,7 +238,7 @@ def test_an_index_outside_a_clamped_array_means_the_nearest_element():
     def position(x: Clamped, i: qd.i32, j: qd.i32) -> qd.f32:
         return x[9][i, j]
 
-    # Of a matrix it is the position of the component, row by row, that is held inside.
+    # For a matrix, the position of the component, row by row, is clamped.
     assert [position(m, i, j) for i, j in [(-1, 0), (1, -1), (0, 2), (1, 5)]] == [0.0, 1.0, 2.0, 3.0]
     write(x, 200, 0)
     write(x, 1, -9)
@@ -247,7 +247,7 @@ def test_an_index_outside_a_clamped_array_means_the_nearest_element():
         qd.types.ndarray(boundary="wrap")
 
 
-def test_gradients_are_arrays_of_their_own_in_kernels():
+def test_gradients_are_separate_arrays_in_kernels():
     @qd.kernel
     def write(x: qd.types.ndarray(), by: qd.f32):
         for i in x:
@@ -321,7 +321,7 @@ def test_tensors_of_integers_have_no_gradient(backend):
     assert [x.has_grad() for x in (counts, pairs, values)] == [False, False, True]
 
 
-def test_the_classes_of_ndarrays_make_ndarrays():
+def test_ndarray_classes_construct_ndarrays():
     for made, element_shape in (
         (qd.ScalarNdarray(qd.f32, (3,)), ()),
         (qd.VectorNdarray(3, qd.f32, (3,)), (3,)),

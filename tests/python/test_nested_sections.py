@@ -1,4 +1,4 @@
-"""Contexts with `allow_nesting=True`: data-dependent loops and contexts in sections, and contexts beside
+"""Contexts with `allow_nesting=True`: data-dependent loops and contexts in sections, and contexts together with
 checkpoints."""
 
 import warnings
@@ -17,7 +17,7 @@ def program(request):
     qd.reset()
 
 
-def test_sections_hold_loops_that_hold_sections():
+def test_sections_and_loops_nest():
     @qd.func
     def count_down(x: A, n: C, by):
         while qd.graph.do_while(n):
@@ -61,8 +61,8 @@ def test_sections_hold_loops_that_hold_sections():
     assert [int(n.to_numpy()) for n in counters] == [0, 0, 0, 0]
 
 
-def test_sections_that_loop_go_on_side_by_side(program):
-    """The first section's loop ends once the second one's has run, which it would never if it had to end before."""
+def test_sections_with_loops_run_concurrently(program):
+    """The first section's loop ends only after the second section has run, so sequential sections would never end."""
     if program == "in order":
         pytest.skip("sections run one after the other")
 
@@ -86,7 +86,7 @@ def test_sections_that_loop_go_on_side_by_side(program):
     assert x.to_numpy()[0] >= 1
 
 
-def test_contexts_nest_without_loops_and_sections_that_need_one_another_run_in_order():
+def test_dependent_sections_of_nested_contexts_run_in_order():
     @qd.kernel(graph=True)
     def run(a: A, b: A, c: A):
         with qd.graph.parallel_context(allow_nesting=True):
@@ -142,7 +142,7 @@ def test_a_context_in_a_kernel_with_checkpoints():
     assert (a.to_numpy()[0], b.to_numpy()[0], int(n.to_numpy())) == (6, 6, 0)
 
 
-def test_what_nests_without_saying_so_is_refused_with_the_line_and_the_way_out():
+def test_undeclared_nesting_is_refused_with_the_line_and_a_remedy():
     @qd.kernel(graph=True)
     def loop(x: A, n: C):
         with qd.graph.parallel_context():
@@ -187,7 +187,7 @@ def test_what_nests_without_saying_so_is_refused_with_the_line_and_the_way_out()
         assert ("allow_nesting=True" in str(caught.value)) == (kernel is not checkpoint)
 
 
-def test_nested_sections_that_touch_the_same_elements_are_found():
+def test_conflicting_nested_sections_are_found():
     @qd.kernel(graph=True)
     def certain(x: A, n: C):
         with qd.graph.parallel_context(allow_nesting=True):
@@ -243,14 +243,14 @@ def test_a_failed_assertion_ends_the_loops_of_all_sections():
     assert (b.to_numpy() <= 3).all()
 
 
-def test_python_runs_the_blocks_as_they_are():
+def test_python_runs_the_blocks_in_order():
     seen = []
     with qd.graph.parallel_context(allow_nesting=True), qd.graph.parallel():
         seen.append(1)
     assert seen == [1]
 
 
-def test_gradients_of_nested_sections_are_those_in_order():
+def test_gradients_of_nested_sections_match_sequential_ones():
     history = qd.types.ndarray(dtype=qd.f64, ndim=2, needs_grad=True)
     loss_type = qd.types.ndarray(dtype=qd.f64, ndim=1, needs_grad=True)
 

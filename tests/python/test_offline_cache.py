@@ -1,6 +1,6 @@
-"""Compiled kernels kept on disk: found by later processes, never stale, never in the way.
+"""The disk cache of compiled kernels: hits in later processes, no stale entries, no failures.
 
-Each process of a test runs a small program; `octants.cache.counts()` tells what it found and stored.
+Each process of a test runs a small program; `octants.cache.counts()` returns its hits and stores.
 """
 
 import json
@@ -69,7 +69,7 @@ EXPECTED = sum(i * 3 + 10 + 100 + 4 for i in range(4))
 
 @pytest.fixture
 def start(tmp_path, request):
-    """Starts a program with a folder of its own for compiled kernels, on the machine that the tests are for."""
+    """Starts a program with a separate cache folder, on the device under test."""
     arch = request.config.getoption("--arch")
     there = f"arch=qd.{arch}"
     if arch == "cpu-separate":
@@ -101,7 +101,7 @@ def start(tmp_path, request):
 
 @pytest.fixture
 def run(start):
-    """Runs a program to its end: its result, the counts, and what it wrote to standard error."""
+    """Runs a program to its end. Returns its result, the counts, and its standard error."""
 
     def run(text, **environment):
         process = start(text, **environment)
@@ -144,7 +144,7 @@ CHANGES = {
 }
 
 
-def test_whatever_changes_the_new_result_comes(run):
+def test_changes_of_any_dependency_give_the_new_result(run):
     assert run(PROGRAM)[0] == EXPECTED
     for what, (old, new, expected) in CHANGES.items():
         changed = PROGRAM.replace(old, new)
@@ -157,7 +157,7 @@ def test_whatever_changes_the_new_result_comes(run):
     assert (result, counts["misses"]) == (EXPECTED, 0)
 
 
-def test_messages_name_the_line_as_it_is_now(run):
+def test_messages_name_the_current_line(run):
     program = """
 qd.init(arch=qd.cpu, debug=True)
 @qd.kernel
@@ -182,7 +182,7 @@ except AssertionError as e:
     assert run("\n\n\n" + silent)[1]["hits"] == 1
 
 
-def test_damaged_entries_are_made_anew(run, tmp_path):
+def test_damaged_entries_are_recompiled(run, tmp_path):
     run(PROGRAM)
     kept = entries(tmp_path / "kept")
     kept[0].write_bytes(kept[0].read_bytes()[:-10])
@@ -205,7 +205,7 @@ def test_processes_killed_while_they_compile_do_no_harm(start, run):
     assert run(PROGRAM)[1]["misses"] == 0
 
 
-def test_processes_that_compile_the_same_at_once(start, tmp_path):
+def test_processes_that_compile_the_same_kernel_concurrently(start, tmp_path):
     processes = [start(PROGRAM) for _ in range(4)]
     for process in processes:
         out, err = process.communicate(timeout=300)
@@ -215,14 +215,14 @@ def test_processes_that_compile_the_same_at_once(start, tmp_path):
     assert cache.info(tmp_path / "kept")["damaged"] == []
 
 
-def test_without_a_home_it_works_and_says_so_once(run):
+def test_without_a_home_directory_a_notice_is_printed_once(run):
     result, counts, err = run(PROGRAM, HOME=None, OCTANTS_OFFLINE_CACHE_FILE_PATH=None)
     assert (result, counts) == (EXPECTED, None)
     assert err.count("compiled kernels are not cached") == 1
     assert "offline_cache_file_path" in err
 
 
-def test_a_folder_that_refuses_is_told_once(run, tmp_path):
+def test_an_unwritable_folder_is_reported_once(run, tmp_path):
     (tmp_path / "kept").write_text("a file in the folder's place")
     result, counts, err = run(PROGRAM)
     assert (result, counts["stored"]) == (EXPECTED, 0)
@@ -237,7 +237,7 @@ def test_the_folder_is_in_the_user_s_cache_folder(run, tmp_path):
     assert len(entries(tmp_path / ".cache" / "octants" / "kernels")) == 2
 
 
-def test_it_can_be_switched_off(run, tmp_path):
+def test_the_cache_can_be_disabled(run, tmp_path):
     assert run(PROGRAM, OCTANTS_OFFLINE_CACHE="0")[1] is None
     off = PROGRAM.replace("init(arch=qd.cpu)", "init(arch=qd.cpu, offline_cache=False)")
     assert run(off)[1] is None
@@ -251,7 +251,7 @@ def test_the_folder_can_be_a_path(run, tmp_path):
     assert len(entries(folder)) == 2
 
 
-def test_the_bound_is_kept(run, tmp_path):
+def test_the_size_limit_is_enforced(run, tmp_path):
     program = """
 qd.init(arch=qd.cpu, offline_cache_max_size_of_files=1, offline_cache_cleaning_policy=POLICY)
 @qd.kernel
@@ -299,7 +299,7 @@ def test_the_command_line(run, tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
 @pytest.mark.parametrize("kind", ["pipe", "link", "device"])
-def test_what_is_no_file_is_passed_over(run, tmp_path, kind):
+def test_non_files_are_skipped(run, tmp_path, kind):
     if kind == "device" and os.geteuid() != 0:
         pytest.skip("only root makes devices")
     run(PROGRAM)
@@ -359,7 +359,7 @@ def test_the_user_s_own_folder_must_be_the_user_s(run, tmp_path):
 
 @only_root
 @pytest.mark.parametrize("mode", [0o755, 0o2770], ids=oct)
-def test_a_shared_folder_serves_its_users(run, tmp_path, mode):
+def test_a_shared_folder_works_for_all_users(run, tmp_path, mode):
     folder = tmp_path / "kept"
     folder.mkdir()
     folder.chmod(mode)

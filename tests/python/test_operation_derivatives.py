@@ -8,7 +8,7 @@ import pytest
 
 import octants as qd
 
-# Expression in a and b, and where both are smooth: (low, high) of each.
+# Expression in a and b, and a smooth domain: (low, high) of each.
 POSITIVE, MIXED = (0.2, 0.9), (-0.9, 0.9)
 OPERATIONS = [
     ("-a", MIXED, MIXED),

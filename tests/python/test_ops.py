@@ -199,7 +199,7 @@ def test_float_division(name):
 
 
 @pytest.mark.parametrize("name", ["f32", "f64"])
-def test_remainder_as_in_c(name):
+def test_c_style_remainder(name):
     a, b = numbers(name, 3), numbers(name, 4, nonzero=True)
     got = apply(_raw_mod, name, (name, a), (name, b))
     np.testing.assert_allclose(got, np.fmod(a, b), atol=8 * np.finfo(NUMPY[name]).eps)
@@ -264,7 +264,7 @@ def test_comparisons_of_mixed_signs_are_unsigned():
     assert apply(_lt, "i32", ("i32", minus_one), ("i64", wide)).tolist() == [1]
 
 
-def test_truth_values_add_modulo_two():
+def test_booleans_add_modulo_two():
     flags = np.array([0, 1, 0, 1], dtype=np.uint8)
     other = np.array([0, 0, 1, 1], dtype=np.uint8)
     a, b = qd.field(qd.u1, shape=4), qd.field(qd.u1, shape=4)
@@ -344,7 +344,7 @@ def test_functions(name, expected, low, high, dtype):
     np.testing.assert_allclose(apply(getattr(qd, name), dtype, (dtype, x)), want, rtol=tol, atol=tol)
 
 
-def test_quotients_whose_reciprocals_are_too_large():
+def test_quotients_with_overflowing_reciprocals():
     x = qd.field(qd.f16, shape=3)
 
     @qd.kernel
@@ -358,7 +358,7 @@ def test_quotients_whose_reciprocals_are_too_large():
 
 
 @pytest.mark.parametrize("name", ["sin", "cos"])
-def test_angles_of_many_turns(name):
+def test_large_angles(name):
     x = np.concatenate([np.linspace(-100, 100, 20001), np.linspace(-1e4, 1e4, 20001)]).astype(np.float32)
     want = getattr(np, name)(x.astype(np.float64))
     error = np.abs(apply(getattr(qd, name), "f32", ("f32", x)) - want)
@@ -522,7 +522,7 @@ def test_extrema_of_many_operands_and_nan():
     assert apply(smallest_of_four, "f32", ("f32", x[:1]), ("f32", y[:1])).tolist() == [1.0]
 
 
-def test_keyword_arguments_go_to_their_parameters():
+def test_keyword_arguments_are_matched_by_name():
     @qd.kernel
     def run(x: qd.f32, y: qd.f32, n: qd.i32, out: qd.types.ndarray(dtype=qd.f32, ndim=1)):
         out[0] = qd.pow(exponent=x, base=y)

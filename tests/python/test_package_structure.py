@@ -1,4 +1,4 @@
-"""How the package's modules depend on one another, and the extension module on none of them."""
+"""Dependences between the package's modules; the extension module depends on none of them."""
 
 import ast
 import re
@@ -79,7 +79,7 @@ def imports_of(module):
 
 
 def enclosing_packages(module, importer):
-    """The packages around a module that Python imports before it, where the importer is not within them itself."""
+    """The enclosing packages that Python imports before a module, if the importer is not within them."""
     parts = module.split(".")
     packages = (".".join(parts[:end]) for end in range(2, len(parts)))
     return {package for package in packages if not f"{importer}.".startswith(f"{package}.")}
@@ -99,7 +99,7 @@ def all_imports():
 
 
 def cycle_in(edges):
-    """The nodes of a cycle, the first one again at the end; None where there is none."""
+    """The nodes of a cycle, with the first one repeated at the end; None if there is no cycle."""
     done, path = set(), []
 
     def search(node):
@@ -134,7 +134,7 @@ def test_packages_are_imported_before_their_modules():
     assert enclosing_packages("octants.types.primitive", "octants.types.values") == set()
 
 
-def test_modules_do_not_import_one_another_in_circles():
+def test_modules_have_no_import_cycles():
     assert cycle_in(all_imports()) is None
 
 
@@ -149,7 +149,7 @@ def test_rust_imports_no_module_of_the_package():
     assert [path for path in sources if re.search(r'\bimport\(\s*"octants\b', path.read_text())] == []
 
 
-def test_a_module_named_like_a_function_is_that_function():
+def test_a_function_shadows_its_module_of_the_same_name():
     code = "import octants as qd; before = qd.inspect; import octants.inspect; print(qd.inspect is before)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown == "True\n"
@@ -164,7 +164,7 @@ def test_optional_parts_are_imported_when_they_are_used():
 
 
 def test_importing_the_package_loads_few_other_modules():
-    # Each takes a twentieth of the time of the import, and serves what few programs do.
+    # Each takes a twentieth of the import time, and few programs need it.
     slow = {"argparse", "ast", "ctypes", "html", "json", "pathlib", "tempfile"}
     code = "import sys, numpy; before = set(sys.modules); import octants; print(*sorted(set(sys.modules) - before))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()

@@ -51,13 +51,13 @@ def test_the_fastest_is_used_after_each_was_timed(clock):
     assert [op(8) for _ in range(5)] == ["fast"] * 5
 
 
-def test_geometries_are_measured_apart(clock):
+def test_geometries_are_measured_separately(clock):
     op = dispatcher(clock, {"a": 1.0, "b": 2.0}, first_warmup=0, active=1)
     assert [op(1), op(1), op(1)] == ["a", "b", "a"]
     assert [op(2), op(2), op(2)] == ["a", "b", "a"]
 
 
-def test_a_geometry_that_comes_again_is_not_hashed_again(clock):
+def test_a_repeated_geometry_is_not_hashed_again(clock):
     class Geometry:
         hashed = 0
 
@@ -84,7 +84,7 @@ def test_measuring_is_repeated_after_a_number_of_calls(clock):
     assert [op(1) for _ in range(4)] == ["a", "b", "b", "b"], "the third call after a decision measures again"
 
 
-def test_only_what_is_asked_for_repeats_measuring(clock):
+def test_only_requested_triggers_repeat_measuring(clock):
     op = dispatcher(clock, {"a": 1.0, "b": 2.0}, first_warmup=0)
     assert [op(1) for _ in range(301)] == ["a", "b"] + ["a"] * 299
     assert [op(1) for _ in range(2)] == ["a", "b"]
@@ -109,7 +109,7 @@ def test_measuring_is_repeated_after_some_seconds(clock):
     assert [op(1) for _ in range(3)] == ["a", "b", "a"]
 
 
-def test_incompatible_implementations_are_left_out(clock):
+def test_incompatible_implementations_are_skipped(clock):
     @qd.perf_dispatch(get_geometry_hash=lambda n: n, clock=clock)
     def op(n): ...
 
@@ -172,7 +172,7 @@ def test_an_implementation_can_be_forced(clock, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("value", ["op:missing", "other:fast", "?"])
-def test_what_cannot_be_forced_is_measured(clock, monkeypatch, capsys, caplog, value):
+def test_an_unforceable_choice_is_measured(clock, monkeypatch, capsys, caplog, value):
     monkeypatch.setenv("QD_PERFDISPATCH_FORCE", value)
     op = dispatcher(clock, {"slow": 2.0, "fast": 1.0}, first_warmup=0)
     assert [op(1) for _ in range(3)] == ["slow", "fast", "fast"]
@@ -194,7 +194,7 @@ def test_decisions_are_printed_on_request(clock, monkeypatch, capsys):
     assert "perf_dispatch 'op': chose 'a', the fastest of 2" in out
 
 
-def test_a_call_that_raises_is_not_taken_for_a_quick_one(clock):
+def test_a_call_that_raises_is_not_timed(clock):
     failing = [True]
 
     @qd.perf_dispatch(get_geometry_hash=lambda n: n, first_warmup=0, clock=clock)
@@ -218,7 +218,7 @@ def test_a_call_that_raises_is_not_taken_for_a_quick_one(clock):
     assert [op(1) for _ in range(3)] == ["fails", "works", "works"]
 
 
-def test_while_measuring_each_call_gets_what_is_compatible_with_it(clock):
+def test_each_measured_call_uses_a_compatible_implementation(clock):
     @qd.perf_dispatch(get_geometry_hash=lambda n: 0, first_warmup=2, clock=clock)
     def op(n): ...
 
@@ -236,7 +236,7 @@ def test_while_measuring_each_call_gets_what_is_compatible_with_it(clock):
     assert op(-1) == "other"
 
 
-def test_a_new_program_is_measured_anew(clock):
+def test_a_new_program_measures_again(clock):
     op = dispatcher(clock, {"a": 1.0, "b": 2.0}, first_warmup=1, repeat_after_count=0)
     assert [op(1) for _ in range(5)] == ["a", "b", "a", "b", "a"]
     qd.init(arch=qd.cpu)
@@ -337,7 +337,7 @@ def test_python_implementations_run_on_the_stream_of_the_call(clock):
             op(1, qd_stream=3)
 
 
-def test_registering_stands_above_the_kernel_decorator(clock):
+def test_register_is_applied_above_the_kernel_decorator(clock):
     @qd.perf_dispatch(get_geometry_hash=lambda n: 0)
     def op(n: qd.i32): ...
 

@@ -1,4 +1,4 @@
-"""`arch=qd.python`: kernels run as Python, with the results that compiled ones have."""
+"""`arch=qd.python`: kernels run as Python, with the same results as compiled ones."""
 
 import sys
 
@@ -17,7 +17,7 @@ def program():
 
 
 @pytest.mark.on_cpu
-def test_it_has_no_options_of_a_compiler():
+def test_compiler_options_are_refused():
     qd.init(qd.python)
     assert qd.cfg is None
     qd.init(arch=qd.cpu)
@@ -43,7 +43,7 @@ def test_arrays_have_lengths_and_items():
         len(qd.field(qd.f32, ()))
 
 
-def test_compiled_arrays_have_them_in_kernels_only():
+def test_compiled_arrays_have_lengths_and_items_only_in_kernels():
     qd.init(arch=qd.cpu)
     for array in (qd.ndarray(qd.f32, 4), qd.field(qd.f32, 4), qd.tensor(qd.f32, 4)):
         assert array
@@ -131,7 +131,7 @@ def test_every_atomic(arch):
 
 
 @pytest.mark.parametrize("arch", ARCHS)
-def test_vectors_are_values(arch):
+def test_vectors_have_value_semantics(arch):
     qd.init(arch=arch)
     v = qd.Vector.field(2, qd.f32, shape=(2, 3))
 
@@ -253,7 +253,7 @@ def test_a_debugger_sees_the_users_lines():
     assert {(3, 0), (3, 1), (3, 2)} <= seen
 
 
-def test_what_does_not_run_as_python_says_so():
+def test_unsupported_features_are_reported():
     qd.init(qd.python)
     x = qd.field(qd.f32, 3, needs_grad=True)
 
@@ -308,7 +308,7 @@ def test_the_same_kernel_under_both():
 
 
 @pytest.mark.parametrize("arch", ARCHS)
-def test_loops_choices_and_sections_of_graphs(arch):
+def test_graph_loops_branches_and_sections(arch):
     A, C = qd.types.ndarray(qd.i32, ndim=1), qd.types.ndarray(qd.i32, ndim=0)
 
     @qd.func
@@ -343,7 +343,7 @@ def test_loops_choices_and_sections_of_graphs(arch):
     assert x.to_numpy().tolist() == [106, 1106, 106]
 
 
-def test_blocks_of_streams_run_one_after_the_other():
+def test_stream_parallel_blocks_run_in_order():
     @qd.kernel
     def run(x: qd.types.ndarray(dtype=qd.i32, ndim=1)):
         with qd.stream_parallel():
@@ -364,7 +364,7 @@ def test_blocks_of_streams_run_one_after_the_other():
 
 @pytest.mark.on_cpu
 @pytest.mark.parametrize("variable", ["QD_ARCH", "OCTANTS_ARCH"])
-def test_the_environment_asks_for_it(variable, monkeypatch):
+def test_the_environment_selects_plain_python(variable, monkeypatch):
     monkeypatch.setenv(variable, "python")
     qd.init()
     assert qd.lang.impl.current_cfg().arch == qd.python

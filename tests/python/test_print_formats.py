@@ -1,5 +1,4 @@
-"""What `print` and f-strings make of values: conversions that fit their type, constants as Python writes them,
-sequences."""
+"""`print` and f-strings: conversions that match the type, constants formatted as in Python, sequences."""
 
 import pytest
 
@@ -40,7 +39,7 @@ def test_conversions_fit_the_type(kind, fits, does_not, capfd):
 
 
 @pytest.mark.parametrize("spec", ["c", "s", "n", "p"])
-def test_conversions_that_there_are_not(spec):
+def test_unknown_conversions_are_refused(spec):
     @qd.kernel
     def show(x: qd.i32):
         print(("{:" + spec + "}").format(x))
@@ -50,7 +49,7 @@ def test_conversions_that_there_are_not(spec):
 
 
 @pytest.mark.parametrize("spec", ["q", ",", "5%"])
-def test_what_is_not_a_format_of_numbers(spec):
+def test_non_numeric_formats_are_refused(spec):
     @qd.kernel
     def show(x: qd.f32):
         print(("{:" + spec + "}").format(x))
@@ -82,7 +81,7 @@ def test_sequences(capfd):
     assert capfd.readouterr().out == "[1, 2.500000] [1, [2, 3]] [7, [7, 2]]\n"
 
 
-def test_memory_has_no_text():
+def test_arrays_and_fields_are_not_printable():
     x = qd.field(qd.i32, 3)
 
     @qd.kernel

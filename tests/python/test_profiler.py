@@ -63,7 +63,7 @@ def arrays(count):
     return [qd.ndarray(qd.f32, shape=64) for _ in range(count)]
 
 
-def test_times_are_those_of_the_kernels(measured):
+def test_times_match_the_kernels(measured):
     (x,) = arrays(1)
     turn(x, 10)
     short(x)
@@ -94,14 +94,14 @@ def test_tasks_of_a_kernel_have_names(measured):
     assert kernel.total == pytest.approx(first.total + second.total)
 
 
-def test_a_name_that_was_not_measured_is_told(measured, caplog):
+def test_an_unmeasured_name_is_reported(measured, caplog):
     short(*arrays(1))
     assert qd.profiler.query_kernel_profiler_info("shrot").counter == 0
     assert "'shrot'" in caplog.text
     assert "short" in caplog.text.replace("'shrot'", "")
 
 
-def test_clearing_forgets(measured, capsys):
+def test_clearing_removes_records(measured, capsys):
     (x,) = arrays(1)
     short(x)
     qd.profiler.clear_kernel_profiler_info()
@@ -115,7 +115,7 @@ def test_clearing_forgets(measured, capsys):
     assert "two_loops:1_doubling" in capsys.readouterr().out
 
 
-def test_the_table_adds_up(measured, capsys):
+def test_the_rows_of_the_table_sum_to_the_total(measured, capsys):
     (x,) = arrays(1)
     turn(x, 2_000)
     short(x)
@@ -138,7 +138,7 @@ def test_without_the_option_nothing_is_measured(caplog, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_two_streams_run_side_by_side():
+def test_two_streams_run_concurrently():
     qd.init(arch=qd.cpu, cpu_streams=True)
     x, y = arrays(2)
     a, b = qd.create_stream(), qd.create_stream()
@@ -215,7 +215,7 @@ def test_a_timeline_is_saved_as_a_trace_and_as_a_drawing(tmp_path):
         t.save(tmp_path / "t.png")
 
 
-def test_timelines_nest_and_begin_and_end_where_they_say():
+def test_timelines_nest_and_cover_their_blocks():
     qd.init(arch=qd.cpu)
     (x,) = arrays(1)
     with qd.profiler.timeline() as outer:
@@ -228,7 +228,7 @@ def test_timelines_nest_and_begin_and_end_where_they_say():
     assert outer.lanes == ["default stream"]
 
 
-def test_misuse_of_a_timeline_is_told():
+def test_misuse_of_a_timeline_is_reported():
     qd.init(arch=qd.cpu)
     t = qd.profiler.timeline()
     with pytest.raises(RuntimeError, match="was not started"):
@@ -286,7 +286,7 @@ def test_compilations_are_reported_by_kernel_and_phase():
     assert report.compilations[0].begin_ms < report.compilations[2].begin_ms
 
 
-def test_what_is_found_on_disk_is_said(tmp_path):
+def test_cache_hits_are_reported(tmp_path):
     reports = []
     for _ in range(2):
         qd.init(arch=qd.cpu, offline_cache=True, offline_cache_file_path=str(tmp_path))
@@ -313,7 +313,7 @@ def test_reports_are_saved_as_text_and_as_a_drawing(tmp_path):
     assert names[0] == "all kernels"
     assert {"short (2 times)", "other (once)"} <= set(names)
     assert widths["short (2 times)"] + widths["other (once)"] == pytest.approx(widths["all kernels"], abs=1)
-    # What a block is a part of is below it.
+    # Enclosing blocks are drawn below a block.
     level = {name: float(r.get("y")) for name, r in blocks}
     assert level["all kernels"] > level["other (once)"] > level["codegen"] > level["optimize"]
     with pytest.raises(ValueError, match="saved as .svg"):
@@ -334,7 +334,7 @@ def test_compilations_are_printed_and_forgotten(capsys):
     assert "fresh" not in capsys.readouterr().out
 
 
-def test_memory_in_use_is_shown(capsys):
+def test_memory_use_is_reported(capsys):
     qd.init(arch=qd.cpu)
     x = qd.ndarray(qd.f32, shape=4 << 20)
     qd.profiler.print_memory_profiler_info()
@@ -342,7 +342,7 @@ def test_memory_in_use_is_shown(capsys):
     assert x.shape == (4 << 20,)
 
 
-def test_counters_of_the_hardware_are_declined(caplog):
+def test_hardware_counters_are_refused(caplog):
     qd.init(arch=qd.cpu)
     assert qd.profiler.set_kernel_profiler_toolkit()
     assert not qd.profiler.set_kernel_profiler_toolkit("cupti")

@@ -81,7 +81,7 @@ def without_garbage_collection():
 
 
 @pytest.mark.usefixtures("without_garbage_collection")
-def test_many_programs_leave_nothing_behind():
+def test_many_programs_leak_nothing():
     import resource
 
     def cycle():
@@ -114,7 +114,7 @@ def test_logging_levels():
         qd.set_logging_level("loud")
 
 
-def test_import_brings_in_neither_torch_nor_what_is_not_used():
+def test_import_loads_neither_torch_nor_unused_modules():
     result = run(
         """
         import sys
@@ -192,7 +192,7 @@ assert sum(type(finder).__module__ == "octants._quadrants_finder" for finder in 
     assert result.returncode == 0, result.stderr
 
 
-def test_scalar_types_are_found_by_kind():
+def test_scalar_types_are_classified_by_kind():
     kinds = qd.types.primitive_types
     assert qd.f16 in kinds.real_types
     assert qd.u1 in kinds.integer_types
@@ -310,7 +310,7 @@ def test_fill_and_constants_in_kernels():
     assert build(qd.math.vec2(3, 5)).to_list() == [[3 + 3 + 3 + 1, 6 + 5], [5 + 3, 10 + 5 + 3 + 1]]
 
 
-def test_debug_mode_checks_bounds_whatever_the_option_says():
+def test_debug_mode_always_checks_bounds():
     qd.init(arch=qd.cpu, debug=True, check_out_of_bound=False)
     assert qd.cfg.check_out_of_bound
     x = qd.field(qd.i32, 4)

@@ -1,6 +1,6 @@
 """The result type of every operator on every pair of scalar types.
 
-A result's type is read off from what a variable of that type keeps of three stored numbers.
+The result type is inferred from the values of three numbers after a store to a variable of that type.
 """
 
 import kernel_operators as operators
@@ -179,7 +179,7 @@ def test_division_of_integers_has_the_default_float_type():
     np.testing.assert_allclose(out.to_numpy(), [1 / 3, np.e, 1.0], rtol=1e-15)
 
 
-def test_the_quotient_of_long_constants_is_pythons():
+def test_the_quotient_of_long_constants_follows_python():
     qd.init(arch=qd.cpu, default_fp=qd.f64, log_level=qd.ERROR)
 
     @qd.kernel

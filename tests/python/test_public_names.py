@@ -1,4 +1,4 @@
-"""Names of the package that no other test uses: they do what they say, from kernels and from Python."""
+"""Public names that no other test uses, from kernels and from Python."""
 
 import inspect
 
@@ -15,7 +15,7 @@ def program():
     qd.reset()
 
 
-def test_atomics_return_what_was_there():
+def test_atomics_return_the_old_value():
     x = qd.field(qd.i32, 6)
 
     @qd.kernel
@@ -38,7 +38,7 @@ def test_atomics_return_what_was_there():
     assert x.to_numpy().tolist() == [8, 14, 6, 7, 7, 8]
 
 
-def test_frexp_takes_floats_apart():
+def test_frexp_splits_floats():
     @qd.kernel
     def apart(x: qd.f32) -> qd.types.vector(2, qd.f32):
         mantissa, exponent = qd.frexp(x)
@@ -49,7 +49,7 @@ def test_frexp_takes_floats_apart():
         assert tuple(qd.frexp(x)) == tuple(np.frexp(x))
 
 
-def test_hints_change_nothing():
+def test_hints_do_not_change_results():
     x, y = qd.field(qd.i32, 8), qd.field(qd.i32, 8)
 
     @qd.kernel
@@ -89,7 +89,7 @@ def test_indices_are_scaled_from_one_shape_to_another():
     assert of_a_list() == [3, 22]
 
 
-def test_functions_for_both_worlds():
+def test_functions_work_in_python_and_kernels():
     @qd.pyfunc
     def area(a, b):
         return a * b
@@ -140,7 +140,7 @@ def test_kinds_of_types():
     assert not qd.types.is_tensor(qd.f32)
 
 
-def test_several_axes_have_a_name():
+def test_combined_axes_have_names():
     letters = dict(zip("ijkl", (qd.i, qd.j, qd.k, qd.l), strict=True))
     for name in ("ij", "ik", "il", "jk", "jl", "kl", "ijk", "ijl", "ikl", "jkl", "ijkl"):
         assert list(getattr(qd, name)) == [axis for letter in name for axis in _axes(letters[letter])]
@@ -154,14 +154,14 @@ def _axes(axis):
 
 
 @pytest.mark.parametrize(("name", "entries"), [("vec", float), ("ivec", int), ("uvec", int)])
-def test_vectors_of_graphics(name, entries):
+def test_graphics_vector_types(name, entries):
     for n in (2, 3, 4):
         kind = getattr(qd.math, f"{name}{n}")
         assert kind(*range(n)).to_list() == [entries(i) for i in range(n)]
         assert kind(1).to_list() == [entries(1)] * n
 
 
-def test_matrices_of_graphics():
+def test_graphics_matrix_types():
     for n in (2, 3, 4):
         rows = [[float(n * i + j) for j in range(n)] for i in range(n)]
         assert getattr(qd.math, f"mat{n}")(rows).to_list() == rows
@@ -182,7 +182,7 @@ def test_names_of_levels_and_devices():
 
 
 @pytest.mark.on_cpu
-def test_kinds_of_machines_have_numbers():
+def test_archs_have_numbers():
     kinds = (qd.x64, qd.arm64, qd.python, qd.cuda, qd.metal, qd.amdgpu, qd.vulkan)
     assert [int(arch) for arch in kinds] == [0, 1, 3, 4, 5, 7, 8]
     assert all(qd._lib.core.Arch(int(arch)) is arch for arch in type(qd.cpu))
@@ -205,7 +205,7 @@ def test_types_have_names_in_numpy():
             to_quadrants_type(unknown)
 
 
-def test_fields_are_copied_into_arrays_that_are_there():
+def test_fields_are_copied_into_existing_arrays():
     from octants._kernels import matrix_to_ext_arr, ndarray_matrix_to_ext_arr, ndarray_to_ext_arr, tensor_to_ext_arr
 
     qd.init(arch=qd.cpu)
@@ -231,25 +231,25 @@ def test_fields_are_copied_into_arrays_that_are_there():
         assert (out == 3).all()
 
 
-def test_what_the_machine_has():
+def test_available_back_ends_are_reported():
     core = qd._lib.core
     assert {core.with_cuda(), core.with_amdgpu(), core.with_vulkan()} <= {True, False}
     assert not core.with_metal()
 
 
-def test_kinds_of_machines_are_numbers():
+def test_archs_are_numbers():
     assert qd.cuda == 4
     assert sorted([qd.vulkan, qd.x64]) == [qd.x64, qd.vulkan]
     assert str(qd.x64) == f"{qd.x64}" == repr(qd.x64) == "Arch.x64"
 
 
-def test_names_of_formats_and_abilities():
+def test_names_of_formats_and_capabilities():
     assert qd.Format.rgba8.value == 3
     assert qd.Format.depth32f.value == len(qd.Format) - 1
     assert qd.DeviceCapability.spirv_has_int64 == "spirv_has_int64"
 
 
-def test_paths_of_quadrants():
+def test_import_paths_of_quadrants():
     from octants.lang._ndarray import Ndarray, ScalarNdarray
     from octants.lang.buffer_view import BufferView
     from octants.lang.misc import get_host_arch_list, is_arch_supported, is_extension_supported
@@ -274,7 +274,7 @@ def test_paths_of_quadrants():
     assert not is_extension_supported(qd.cpu, qd.extension.bls)
 
 
-def test_parameters_of_functions_for_kernels_show():
+def test_signatures_of_kernel_functions_are_visible():
     assert str(inspect.signature(qd.atomic_add)) == "(x, y)"
     assert str(inspect.signature(qd.atomic_cas)) == "(x, expected, desired)"
     assert str(inspect.signature(qd.graph.do_while)) == "(condition)"
@@ -284,7 +284,7 @@ def test_parameters_of_functions_for_kernels_show():
         qd.simt.block.sync()
 
 
-def test_kinds_are_numbers_as_in_quadrants():
+def test_enumerations_match_the_numbers_of_quadrants():
     from octants.types.enums import AutodiffMode, SNodeGradType
 
     assert [mode.name for mode in sorted(AutodiffMode)] == ["FORWARD", "REVERSE", "NONE", "VALIDATION"]

@@ -44,7 +44,7 @@ def declared_by_decorator(function):
 
 
 @pytest.mark.parametrize("declare", [qd.kernel(fastcache=True), declared_by_keyword, declared_by_decorator])
-def test_a_variable_of_outside_is_an_error(declare):
+def test_a_captured_variable_is_an_error(declare):
     def uses_global() -> qd.i32:
         return size
 
@@ -56,7 +56,7 @@ def test_a_variable_of_outside_is_an_error(declare):
     assert declare(takes_it)(size) == 2
 
 
-def test_so_are_fields_arrays_closures_and_attributes():
+def test_captured_fields_arrays_closures_and_attributes_are_errors():
     x = qd.field(qd.i32, shape=2)
     a = qd.ndarray(qd.i32, 2)
     n = 1
@@ -82,7 +82,7 @@ def test_so_are_fields_arrays_closures_and_attributes():
             kernel()
 
 
-def test_constants_by_their_name_and_static_values_are_warned_of():
+def test_uppercase_constants_and_static_values_warn():
     @qd.kernel(fastcache=True)
     def capitals() -> qd.i32:
         return SIZE + Config.SIZE
@@ -98,7 +98,7 @@ def test_constants_by_their_name_and_static_values_are_warned_of():
         assert all(str(w.filename).endswith("test_purity.py") for w in seen)
 
 
-def test_what_does_not_change_is_allowed():
+def test_immutable_values_are_allowed():
     @qd.func
     def helper(a):
         return a + 1
@@ -124,7 +124,7 @@ def test_what_does_not_change_is_allowed():
         assert constants() == pytest.approx(3 * math.pi + 20, rel=1e-6)
 
 
-def test_a_kernel_that_declares_nothing_may_use_anything():
+def test_an_undeclared_kernel_may_capture_anything():
     @qd.kernel
     def k() -> qd.i32:
         return size + SIZE + Config.size

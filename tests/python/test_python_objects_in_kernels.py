@@ -1,4 +1,4 @@
-"""Kernels do not change objects of Python: lists, dicts and sets that they read at compile time."""
+"""Kernels do not change Python objects: lists, dicts and sets that they read at compile time."""
 
 import enum
 
@@ -73,7 +73,7 @@ def test_methods_that_read_and_lists_of_variables_work():
     assert read(3) == 1 + 10 + 100 + 4000 + 50000
 
 
-def test_assignments_to_what_a_kernel_cannot_change():
+def test_assignments_to_python_objects_are_refused():
     @qd.data_oriented
     class Solver:
         def __init__(self):

@@ -28,7 +28,7 @@ def round_away(x: Any) -> Any:
 
 
 def as_float(values: Any, exponent_bits: int, digits: int, signed: bool) -> Any:
-    """What is read back of f32 values from a float with so many digits after its leading one."""
+    """The f32 values after a round trip through a float with this many digits after the leading one."""
     bias = 2 ** (exponent_bits - 1) - 1
     found = []
     for value in values:
@@ -49,7 +49,7 @@ def as_float(values: Any, exponent_bits: int, digits: int, signed: bool) -> Any:
 
 
 @pytest.mark.parametrize(("word", "widths"), [(8, (3, 1, 4)), (16, (9, 7)), (32, (13, 14, 5)), (64, (33, 1, 30))])
-def test_integers_beside_each_other(word: int, widths: tuple[int, ...]) -> None:
+def test_integers_sharing_a_word(word: int, widths: tuple[int, ...]) -> None:
     n = 1000
     compute = qd.i64 if word == 64 else qd.i32
     fields = [qd.field(Q.int(bits, number % 2 == 0, compute)) for number, bits in enumerate(widths)]
@@ -95,7 +95,7 @@ def test_floats(exponent_bits: int, digits: int, signed: bool) -> None:
     np.testing.assert_array_equal(x.to_numpy(), as_float(values, exponent_bits, digits, signed))
 
 
-def test_a_shared_exponent_is_that_of_the_largest_number() -> None:
+def test_a_shared_exponent_fits_the_largest_number() -> None:
     a, b = qd.field(Q.float(6, 10, signed=False)), qd.field(Q.float(6, 14))
     packed(32, a, b, n=300, shared=True)
     rng = np.random.default_rng(4)
@@ -124,7 +124,7 @@ def test_a_shared_exponent_is_that_of_the_largest_number() -> None:
 
 
 @pytest.mark.parametrize("word", [8, 16, 32, 64])
-def test_elements_of_one_word_written_at_once(word: int) -> None:
+def test_elements_of_one_word_written_concurrently(word: int) -> None:
     x = qd.field(Q.int(2, False))
     n, each = 4096, word // 2
     qd.root.dense(qd.i, n // each).quant_array(qd.i, each, max_num_bits=word).place(x)
@@ -252,7 +252,7 @@ def test_whole_fields() -> None:
         x.to_dlpack()
 
 
-def test_sparse_levels_around() -> None:
+def test_quantized_fields_under_sparse_levels() -> None:
     x, y = qd.field(Q.int(7)), qd.field(Q.fixed(20, max_value=100.0))
     cells = qd.root.pointer(qd.i, 8)
     cells.dense(qd.i, 4).quant_array(qd.i, 4, max_num_bits=32).place(x)
@@ -286,7 +286,7 @@ def test_sparse_levels_around() -> None:
     assert not y.to_numpy().any()
 
 
-def test_gradients_pass_through() -> None:
+def test_gradients_pass_through_quantized_fields() -> None:
     x = qd.field(Q.fixed(24, max_value=8.0), needs_grad=True)
     packed(32, x, n=4)
     qd.root.lazy_grad()
@@ -303,7 +303,7 @@ def test_gradients_pass_through() -> None:
     np.testing.assert_allclose(x.grad.to_numpy(), [1.0, 2.0, -4.0, 6.0], atol=1e-5)
 
 
-def test_stores_to_one_word_are_one() -> None:
+def test_stores_to_one_word_are_merged() -> None:
     x, y = qd.field(Q.int(16)), qd.field(Q.int(16))
     packed(32, x, y, n=8)
 
@@ -316,13 +316,13 @@ def test_stores_to_one_word_are_one() -> None:
     store()
     text = qd.inspect(store, emit="ir")
     assert "atomic_cas" not in text
-    # Both fill the word: what was there is not read.
+    # Together they fill the word, so its old value is not read.
     assert text.count(" store %") == 1
     np.testing.assert_array_equal(x.to_numpy(), np.arange(8))
     np.testing.assert_array_equal(y.to_numpy(), np.arange(8) + 1)
 
 
-def test_groups_of_one_kernel_write_to_the_same_words() -> None:
+def test_groups_of_one_kernel_share_words() -> None:
     x, y = qd.field(Q.int(16)), qd.field(Q.int(16))
     packed(32, x, y, n=4096)
 
@@ -357,7 +357,7 @@ def test_misuse_of_types() -> None:
             make()
 
 
-def test_misuse_of_places() -> None:
+def test_misuse_of_placements() -> None:
     word = qd.BitpackedFields(max_num_bits=32)
     x = qd.field(Q.int(20), name="x")
     word.place(x)
@@ -402,7 +402,7 @@ def test_vectors_and_structs_of_quantized_types() -> None:
         qd.ndarray(vector, 4)
 
 
-def test_debug_mode_reports_nothing_of_conversions(capfd: pytest.CaptureFixture[str]) -> None:
+def test_debug_mode_does_not_report_conversions(capfd: pytest.CaptureFixture[str]) -> None:
     qd.init(arch=qd.cpu, debug=True)
     x, y = qd.field(Q.int(5)), qd.field(Q.fixed(11))
     packed(16, x, y, n=4)
@@ -423,7 +423,7 @@ def test_debug_mode_reports_nothing_of_conversions(capfd: pytest.CaptureFixture[
     assert "overflow" not in capfd.readouterr().out
 
 
-def test_a_few_bits_have_no_address() -> None:
+def test_quantized_elements_have_no_address() -> None:
     x = qd.field(Q.int(5))
     packed(32, x)
 

@@ -1,4 +1,4 @@
-"""Forward against reverse mode on random kernels, and both against differences: `OCTANTS_TEST_SEEDS` of them."""
+"""Compares forward mode, reverse mode and finite differences on random kernels (`OCTANTS_TEST_SEEDS` of them)."""
 
 import importlib.util
 import os
@@ -59,8 +59,8 @@ def test_modes_agree(tmp_path, first):
     slopes = (values(start + 1e-7 * direction) - values(start - 1e-7 * direction)) / 2e-7
     values(start)  # The gradient reads `t` as it is.
     near = np.isclose(slopes, forward, rtol=1e-4, atol=1e-4)
-    # Here and there a step is between the two points, or `stop_grad` keeps from the derivative what is in the
-    # difference.
+    # Occasionally a discontinuity lies between the two points, or `stop_grad` excludes from the derivative a part of
+    # the difference.
     source = (tmp_path / f"random_kernel_{first}.py").read_text()
     for slot, seed in enumerate(seeds):
         adjoint = random.uniform(-1, 1, 4)

@@ -1,5 +1,5 @@
-"""What changes between a launch on a tape and its gradient: numbers are those of the launch, and the rest is an
-error."""
+"""Changes between a launch on a tape and its gradient: the gradient uses the launch's numbers, and other changes are
+errors."""
 
 import contextlib
 import dataclasses
@@ -65,7 +65,7 @@ def test_a_bound_that_changes_is_reported(fields, who):
         set_element(n, 4, 4)
 
 
-def test_a_bound_that_is_written_again_as_it_was(fields):
+def test_a_bound_rewritten_with_the_same_value_is_accepted(fields):
     x, loss, n = fields
 
     @qd.kernel
@@ -148,7 +148,7 @@ def test_bounds_from_arrays(fields):
         array[0] = 4
 
 
-def test_recording_says_nothing(fields, capsys):
+def test_recording_prints_nothing(fields, capsys):
     x, loss, n = fields
 
     @qd.kernel
@@ -185,7 +185,7 @@ class Settings:
     weight = 2.0
 
 
-def test_constants_are_those_that_were_compiled(fields, monkeypatch):
+def test_gradients_use_the_compiled_constants(fields, monkeypatch):
     x, loss, _ = fields
     power = 2
 
@@ -206,7 +206,7 @@ def test_constants_are_those_that_were_compiled(fields, monkeypatch):
     np.testing.assert_allclose(x.grad.to_numpy(), 2 * x.to_numpy())
 
 
-def test_numbers_of_objects_are_those_of_the_launch(fields):
+def test_gradients_use_the_numbers_of_the_launch(fields):
     x, loss, _ = fields
 
     @qd.data_oriented(template_primitives=False)
@@ -228,7 +228,7 @@ def test_numbers_of_objects_are_those_of_the_launch(fields):
     assert list(x.grad.to_numpy()) == [2.5, 2.5, 2.5, 0, 0, 0]
 
 
-def test_other_arrays_than_were_launched_are_reported(fields):
+def test_replaced_arrays_are_reported(fields):
     x, loss, _ = fields
 
     @qd.data_oriented
@@ -284,7 +284,7 @@ def test_compile_time_values_that_change_are_reported(fields):
         mode.cubic = False
 
 
-def test_vectors_that_were_passed_and_changed_are_reported(fields):
+def test_changed_vector_arguments_are_reported(fields):
     x, loss, _ = fields
 
     @qd.kernel

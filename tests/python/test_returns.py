@@ -1,4 +1,4 @@
-"""`return` on each path of a function, or on none; and `return` from serial loops."""
+"""`return` on each path of a function, or on none, and `return` from serial loops."""
 
 import pytest
 
@@ -126,7 +126,7 @@ def test_real_functions_and_methods_return_on_each_path():
         result_of(without_value)(1)
 
 
-def test_paths_that_end_are_accepted():
+def test_complete_and_endless_paths_are_accepted():
     @qd.func
     def both_branches(x):
         if x > 0:

@@ -1,4 +1,4 @@
-"""Iterations that come back to elements they have written, neighbors of which they use in between."""
+"""Iterations that return to elements that they have written, and use adjacent elements in between."""
 
 import numpy as np
 
@@ -28,7 +28,7 @@ def interleaved(*values: np.ndarray) -> list[qd.ScalarField]:
     return fields
 
 
-def test_a_component_that_is_added_to_under_a_condition_is_seen_by_a_later_sum():
+def test_a_conditional_sum_is_seen_by_a_later_sum():
     @qd.kernel
     def add(b: I1, c: I1, z: V2):
         for i in range(N):
@@ -49,7 +49,7 @@ def test_a_component_that_is_added_to_under_a_condition_is_seen_by_a_later_sum()
     np.testing.assert_array_equal(z.to_numpy(), np.stack([1 + s, 1 + s + 100 * (c == 0)], 1))
 
 
-def test_an_element_stored_under_a_condition_is_read_back_with_its_neighbor():
+def test_a_conditional_store_is_read_back_with_its_neighbor():
     qd.init(arch=qd.cpu)
     a, b, c = numbers(1), numbers(2), numbers(3)
     x, y, z = interleaved(a, b, c)
@@ -70,7 +70,7 @@ def test_an_element_stored_under_a_condition_is_read_back_with_its_neighbor():
     np.testing.assert_array_equal(y.to_numpy(), stored * s)
 
 
-def test_a_store_under_a_condition_is_not_overtaken_by_the_one_before():
+def test_a_conditional_store_keeps_its_order():
     qd.init(arch=qd.cpu)
     a, c = numbers(1), numbers(3)
     x, y, z = interleaved(a, a, c)
@@ -88,7 +88,7 @@ def test_a_store_under_a_condition_is_not_overtaken_by_the_one_before():
     np.testing.assert_array_equal(y.to_numpy(), c * 3)
 
 
-def test_elements_of_one_array_that_are_stored_under_a_condition_are_read_back():
+def test_conditional_stores_to_one_array_are_read_back():
     @qd.kernel
     def update(z: I1):
         for i in range(N):
@@ -106,7 +106,7 @@ def test_elements_of_one_array_that_are_stored_under_a_condition_are_read_back()
     np.testing.assert_array_equal(z.to_numpy().reshape(N, 3), want)
 
 
-def test_members_of_structs_clamped_one_after_the_other():
+def test_members_of_structs_clamped_in_sequence():
     qd.init(arch=qd.cpu)
     cells = qd.Struct.field({"mass": qd.f32, "v": qd.math.vec2}, shape=N)
     mass = np.maximum(numbers(5), 0).astype(np.float32)
@@ -136,7 +136,7 @@ def test_members_of_structs_clamped_one_after_the_other():
     np.testing.assert_allclose(got["mass"], want.sum(1), rtol=1e-6)
 
 
-def test_what_is_taken_away_under_a_condition_is_what_was_there():
+def test_a_value_taken_under_a_condition_is_the_old_one():
     @qd.func
     def take(z: qd.template(), i):
         s = z[i]
@@ -187,7 +187,7 @@ def test_what_is_taken_away_under_a_condition_is_what_was_there():
         np.testing.assert_array_equal(z.to_numpy(), np.where(c > 0, -1, before))
 
 
-def test_elements_exchanged_under_a_condition():
+def test_elements_swapped_under_a_condition():
     @qd.kernel
     def exchange(x: I1, z: I1, c: I1):
         for i in range(N):

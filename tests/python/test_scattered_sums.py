@@ -1,5 +1,5 @@
-"""Sums that many iterations scatter over few elements: on GPUs blocks have copies of them, and warps add as one where
-their threads are at the same element."""
+"""Sums that many iterations scatter over few elements: on GPUs, blocks have private copies, and warps combine updates
+of the same element."""
 
 import numpy as np
 import pytest
@@ -52,7 +52,7 @@ def test_histograms(ty, spread):
     assert np.array_equal(lost.to_numpy(), -expected)
 
 
-def test_what_is_too_large_or_asked_for_goes_where_it_went():
+def test_large_arrays_and_used_old_values_are_not_privatized():
     bins = np.random.default_rng(1).integers(0, 50, N).astype(np.int32)
     b, small, large, seen = filled(bins, qd.i32), *(qd.field(qd.f32, shape=n) for n in (50, 20000, 50))
 
@@ -70,7 +70,7 @@ def test_what_is_too_large_or_asked_for_goes_where_it_went():
         assert np.array_equal(counted, expected)
 
 
-def test_an_array_that_is_small_and_one_that_is_not():
+def test_a_small_and_a_large_array():
     Floats = qd.types.ndarray(dtype=qd.f32, ndim=1)
     bins = np.random.default_rng(1).integers(0, 50, N).astype(np.int32)
     b = filled(bins, qd.i32)
@@ -104,7 +104,7 @@ def test_rows_of_different_lengths(first):
 
 
 @pytest.mark.parametrize("first", [0, 3])
-def test_gradients_of_what_all_rows_read(first):
+def test_gradients_of_elements_that_all_rows_read(first):
     n, x = lengths(), numbers(N)
     start, end = (qd.field(qd.f32, shape=N, needs_grad=True) for _ in range(2))
     rate = qd.field(qd.f32, shape=MOST, needs_grad=True)
@@ -137,7 +137,7 @@ def test_gradients_of_what_all_rows_read(first):
     assert np.allclose(start.grad.to_numpy(), g, rtol=1e-4)
 
 
-def test_rows_of_which_some_add_elsewhere():
+def test_rows_with_different_targets():
     """Neighboring rows differ in an index that their inner loops share: in some warps all agree, in others not."""
     w = filled(numbers(N), qd.f32)
     sums = qd.field(qd.f32, shape=(4, MOST))
@@ -163,7 +163,7 @@ def test_rows_of_which_some_add_elsewhere():
     assert np.allclose(sums.to_numpy(), expected, rtol=1e-4, atol=1e-3)
 
 
-def test_vectors_from_loops_in_loops():
+def test_vectors_from_nested_loops():
     sums = qd.Vector.field(2, qd.f32, shape=(5, MOST))
     n = lengths()
     length = filled(n, qd.i32)
@@ -183,7 +183,7 @@ def test_vectors_from_loops_in_loops():
         assert np.array_equal(sums.to_numpy()[j], np.stack([counted, 2 * counted], 1))
 
 
-def test_a_view_of_what_is_summed_is_read():
+def test_a_view_of_the_summed_array_is_read():
     pairs = qd.Vector.field(2, qd.i32, shape=N)
     seconds = pairs.get_scalar_field(1)
     order = np.random.default_rng(2).permutation(N).astype(np.int32)
@@ -199,9 +199,9 @@ def test_a_view_of_what_is_summed_is_read():
     assert (found.to_numpy() == 1).all()
 
 
-def test_chunks_of_other_lengths_lose_no_sums():
-    """The last chunk of a loop has fewer iterations than the others: too few to pay for a copy of what it adds to,
-    where for the others they are just enough."""
+def test_chunks_of_different_lengths_lose_no_sums():
+    """The last chunk of a loop has fewer iterations than the others: too few to justify a private copy, while the
+    others have just enough."""
     threads, adds = 16, 16
     qd.init(arch=qd.cpu, cpu_max_num_threads=threads)
 

@@ -1,4 +1,4 @@
-"""The self-test passes here, and says so when something is wrong."""
+"""The self-test passes here, and reports failures."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from octants.selftest import registry
 from octants.selftest.run import all_checks, run_one
 
 
-def test_everything_passes_on_the_cpu():
+def test_all_checks_pass_on_the_cpu():
     command = [sys.executable, "-m", "octants.selftest", "--arch", "cpu"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -23,7 +23,7 @@ def test_everything_passes_on_the_cpu():
         assert f"{group}: " in done.stdout
 
 
-def test_everything_passes_on_what_plays_an_amd_gpu():
+def test_all_checks_pass_on_the_amd_standin():
     try:
         library = hip_standin.path()
     except hip_standin.Missing as missing:
@@ -36,7 +36,7 @@ def test_everything_passes_on_what_plays_an_amd_gpu():
     assert "HIP driver" in done.stdout
 
 
-def test_every_kind_of_thing_has_checks():
+def test_every_area_has_checks():
     assert len(all_checks()) >= 30
 
 
@@ -44,14 +44,14 @@ def wrong():
     registry.equal(np.array([1, 2, 3]), np.array([1, 2, 4]), "x")
 
 
-def test_a_wrong_result_fails_with_the_place():
+def test_a_wrong_result_fails_with_its_location():
     outcome = run_one(selftest.Check("sums", "a wrong one", wrong), "cpu")
     assert outcome.state == "FAILED"
     assert outcome.remark == "AssertionError: 1 of 3 wrong, first x[2]: 3 instead of 4"
     assert "registry.equal" in outcome.details
 
 
-def test_what_is_reported(capsys, monkeypatch):
+def test_report_contents(capsys, monkeypatch):
     monkeypatch.setattr(
         sys.modules["octants.selftest.run"], "all_checks", lambda: [selftest.Check("sums", "a wrong one", wrong)]
     )
@@ -62,7 +62,7 @@ def test_what_is_reported(capsys, monkeypatch):
     assert "3 instead of 4" in text
 
 
-def test_a_device_that_is_not_there_is_no_failure_of_checks(capsys):
+def test_a_missing_device_is_not_a_failed_check(capsys):
     import octants as qd
 
     try:
@@ -74,7 +74,7 @@ def test_a_device_that_is_not_there_is_no_failure_of_checks(capsys):
         qd.reset()
 
 
-def test_comparisons_notice_what_they_should():
+def test_comparisons_detect_differences():
     with pytest.raises(AssertionError, match="instead of"):
         registry.close([1.0, 2.0], [1.0, 2.1], 1e-3)
     with pytest.raises(AssertionError, match="instead of"):

@@ -1,6 +1,7 @@
-"""A device whose memory the host cannot address: the CPU playing one (`cpu_separate_memory=True`), at once and late.
+"""A device whose memory the host cannot address, emulated by the CPU (`cpu_separate_memory=True`), with immediate and
+delayed work.
 
-All that the package does with memory has to copy then; what forgets to is an error, not a wrong result.
+All host access to memory must copy; a missing copy is an error, not a wrong result.
 """
 
 from __future__ import annotations
@@ -199,7 +200,7 @@ def shift(y: qd.types.ndarray(dtype=qd.f32, ndim=1), x: qd.types.ndarray(dtype=q
         y[i] = x[i] + 1
 
 
-def test_numpy_arrays_of_all_kinds_are_copied_there_and_back():
+def test_numpy_arrays_of_all_kinds_are_copied_in_and_out():
     values = np.arange(24, dtype=np.float32).reshape(4, 6)
     y = np.zeros((6, 4), np.float32)
     copy_array(y, values.T)
@@ -216,14 +217,14 @@ def test_numpy_arrays_of_all_kinds_are_copied_there_and_back():
     line = np.arange(10, dtype=np.float32)
     add(line[::-2], 10.0)
     assert line.tolist() == [0, 11, 2, 13, 4, 15, 6, 17, 8, 19]
-    # What overlaps on the host overlaps on the device.
+    # Overlaps on the host are preserved on the device.
     line[:] = 0
     shift(line[1:], line[:-1])
     assert line.tolist() == list(range(10))
     big = np.zeros(3_000_000, np.float32)
     add(big[1:-1], 1.0)
     assert big.sum() == len(big) - 2
-    # What is between the elements of a slice stays as it is.
+    # Memory between the elements of a slice is unchanged.
     columns = np.zeros((100, 2), np.float32)
     columns[:, 1] = 7
     add(columns[:, 0], 1.0)
@@ -231,7 +232,7 @@ def test_numpy_arrays_of_all_kinds_are_copied_there_and_back():
 
 
 @pytest.mark.parametrize("rows", [100, 100_000])
-def test_threads_that_write_to_columns_of_one_array_do_not_undo_one_another(rows):
+def test_threads_that_write_different_columns_do_not_interfere(rows):
     columns, rounds = np.zeros((rows, 4), np.float32), 30
     add(columns[:, 0], 0.0)
 
@@ -260,7 +261,7 @@ def slow_ones(x: qd.template(), rounds: qd.i32):
 
 
 @pytest.mark.parametrize("dtype", [qd.u1, qd.i8, qd.u16, qd.i64, qd.f16, qd.f32, qd.f64], ids=str)
-def test_elements_with_gaps_between_them_are_filled_and_copied_on_the_device(dtype):
+def test_strided_elements_are_filled_and_copied_on_the_device(dtype):
     a, b, c = qd.field(dtype), qd.Vector.field(3, dtype), qd.field(qd.i32)
     qd.root.dense(qd.ij, (2, 3)).dense(qd.ij, (4, 2)).place(a, b, c)
     plain, other = qd.field(dtype, shape=(8, 6)), qd.field(dtype)
@@ -284,7 +285,7 @@ def test_elements_with_gaps_between_them_are_filled_and_copied_on_the_device(dty
     assert (wide.to_numpy() == values).all()
 
 
-def test_layouts_with_nothing_in_common_are_copied_by_the_host():
+def test_unrelated_layouts_are_copied_by_the_host():
     a, b = qd.field(qd.f32), qd.field(qd.f32)
     qd.root.dense(qd.i, 4).dense(qd.i, 3).place(a)
     qd.root.dense(qd.i, 3).dense(qd.i, 4).place(b)
@@ -293,11 +294,11 @@ def test_layouts_with_nothing_in_common_are_copied_by_the_host():
     assert b.to_numpy().tolist() == list(range(12))
 
 
-def test_fills_and_copies_are_queued_behind_the_work_on_their_stream():
+def test_fills_and_copies_are_ordered_on_their_stream():
     qd.init(arch=qd.cpu, cpu_separate_memory=True)
     x, apart = qd.field(qd.f32, shape=(100,)), qd.field(qd.f32)
     qd.root.dense(qd.i, 100).place(apart, qd.field(qd.f32))
-    apart.fill(5.0)  # compiles what fills and copies
+    apart.fill(5.0)  # compiles the kernels that fill and copy
     x.copy_from(apart)
     qd.sync()
     with qd.create_stream() as stream, qd.create_event() as done:
@@ -311,19 +312,19 @@ def test_fills_and_copies_are_queued_behind_the_work_on_their_stream():
         assert x.to_numpy().tolist() == [3.0] * 100
 
 
-def test_without_a_stream_they_look_as_if_the_host_had_done_them():
+def test_fills_and_copies_without_a_stream_are_ordered_like_host_work():
     x, y = qd.field(qd.f32, shape=(1000,)), qd.field(qd.f32)
     qd.root.dense(qd.i, 1000).place(y, qd.field(qd.i8))
     assert qd.stream_pool_stats()["created"] == 0
     for value in range(1, 4):
         x.fill(value)
         y.copy_from(x)
-        # A stream that is made now comes after them.
+        # A stream that is created now is ordered after them.
         with qd.create_stream() as stream, qd.create_stream() as other:
             add_to_field(y, x, qd_stream=stream)
-            # They come after all work that uses the memory, whichever stream it is on,
+            # They run after all work that uses the memory, on any stream,
             x.fill(10 * value)
-            # and what is launched now comes after them, on whichever stream.
+            # and before launches from now on, on any stream.
             add_to_field(x, x, qd_stream=other)
             assert x.to_numpy().tolist() == [20 * value] * 1000
             assert y.to_numpy().tolist() == [2 * value] * 1000

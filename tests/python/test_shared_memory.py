@@ -1,4 +1,4 @@
-"""One array reached in several ways in one call: code may not take them for different memory."""
+"""One array reached in several ways in one call: code must not assume that these are different memory."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import octants as qd
 
 Ints = qd.types.ndarray(dtype=qd.i32, ndim=1)
 n = 100
-# Each element is one more than the one before: wrong where stores are taken not to reach the loads.
+# Each element is one more than the previous one. This fails if stores are assumed not to alias the loads.
 CHAIN = np.arange(n)
 
 
@@ -57,7 +57,7 @@ def test_a_captured_ndarray_and_a_view_of_it():
         assert chain(seen)
 
 
-def test_members_of_an_object_that_become_the_same():
+def test_members_of_an_object_that_become_aliases():
     @qd.data_oriented
     class Owner:
         def __init__(self):
@@ -78,7 +78,7 @@ def test_members_of_an_object_that_become_the_same():
     assert chain(owner.x)
 
 
-def test_s13_sections_that_touch_one_array_by_two_names():
+def test_s13_sections_that_access_one_array_by_two_names():
     seen = qd.ndarray(qd.i32, shape=n)
 
     @qd.kernel

@@ -1,4 +1,4 @@
-"""All-pairs loops and products of matrices, which GPUs run in tiles: results for sizes that do and do not fill them."""
+"""All-pairs loops and matrix products, which GPUs run in tiles: results for sizes with full and partial tiles."""
 
 import numpy as np
 import pytest

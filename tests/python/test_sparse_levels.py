@@ -1,4 +1,4 @@
-"""Sparse levels: what activates cells, what loops over them visit, lists, and what is cleared."""
+"""Sparse levels: activation of cells, loops over active cells, lists, and clearing."""
 
 import random
 
@@ -71,7 +71,7 @@ def test_atomic_updates_and_stores_from_python_activate():
     assert (x[0, 0], x[1, 0], x[7, 5]) == (50.0, 50.0, 99.0)
 
 
-def test_a_function_that_gets_an_element_by_reference_activates_it():
+def test_passing_an_element_by_reference_activates_it():
     x, _ = blocks_of_cells()
 
     @qd.func
@@ -91,7 +91,7 @@ def test_a_function_that_gets_an_element_by_reference_activates_it():
     assert visited(x) == cells_of((1, 1), (3, 2))
 
 
-def test_loops_visit_what_was_active_when_they_began():
+def test_loops_visit_the_cells_active_at_their_start():
     x, _ = blocks_of_cells()
     counts = qd.field(qd.i32, shape=2)
     x[0, 0] = 1.0
@@ -136,7 +136,7 @@ def test_activate_deactivate_and_is_active():
     assert x.to_numpy()[4:6, 2:4].tolist() == [[1.0, 0.0], [0.0, 0.0]]
 
 
-def test_deactivate_all_of_one_level_leaves_the_other_trees_alone():
+def test_deactivate_all_affects_only_its_level():
     x, blocks = blocks_of_cells()
     y = qd.field(qd.i32)
     qd.root.bitmasked(qd.i, 8).place(y)
@@ -216,7 +216,7 @@ def test_lists_grow_by_append_from_all_threads():
     assert len(visited(numbers)) == 6000
 
 
-def test_a_full_list_stays_as_it_is():
+def test_a_full_list_is_unchanged():
     numbers = qd.field(qd.i32)
     lists = qd.root.dynamic(qd.i, 8)
     lists.place(numbers)
@@ -253,7 +253,7 @@ def test_elements_of_lists_are_values_vectors_and_structs():
     assert edges[1, 0].length == 9.0
 
 
-def test_writing_behind_the_end_makes_a_list_longer():
+def test_writing_past_the_end_extends_a_list():
     numbers = qd.field(qd.i32)
     lists = qd.root.dynamic(qd.i, 8)
     lists.place(numbers)
@@ -320,7 +320,7 @@ def test_stores_to_gradients_activate_cells():
         assert visited(x) == [(i,) for i in range(6)]
 
 
-def test_gradients_of_sparse_loops_run_the_iterations_that_ran():
+def test_gradients_of_sparse_loops_repeat_the_same_iterations():
     x = qd.field(qd.f32, needs_grad=True)
     loss = qd.field(qd.f32, shape=(), needs_grad=True)
     qd.root.pointer(qd.i, 8).place(x, x.grad)
@@ -426,7 +426,7 @@ def test_a_tree_may_be_larger_than_memory():
     assert (x[65535, 65535], length(1023, 1023)) == (0.0, 0)
 
 
-def test_a_level_has_so_many_cells_at_most():
+def test_the_number_of_cells_of_a_level_is_limited():
     x = qd.field(qd.i32)
     qd.root.pointer(qd.ij, (2**16, 2**16)).place(x)
     with pytest.raises(qd.OctantsRuntimeError, match="2\\^31 - 1 cells, but this one has 4294967296"):
@@ -434,7 +434,7 @@ def test_a_level_has_so_many_cells_at_most():
 
 
 @pytest.mark.parametrize("mode", ["static", "full"])
-def test_notes_about_cells_are_no_races(mode):
+def test_activation_metadata_is_not_a_race(mode):
     qd.reset()
     qd.init(arch=qd.cpu, check_races=mode)
     x, _ = blocks_of_cells()
@@ -459,7 +459,7 @@ def test_notes_about_cells_are_no_races(mode):
     assert sums.to_numpy().sum() == 2 * sum(range(48))
 
 
-def test_streams_may_loop_over_one_field_at_once():
+def test_streams_may_loop_over_one_field_concurrently():
     x, _ = blocks_of_cells()
     sums = [qd.field(qd.f32, shape=(8, 6)) for _ in range(2)]
 
@@ -478,7 +478,7 @@ def test_streams_may_loop_over_one_field_at_once():
         assert to.to_numpy().sum() == 3.0
 
 
-def test_a_sparse_grid_tells_its_usage():
+def test_a_sparse_grid_reports_its_usage():
     grid = qd.sparse.grid({"place": qd.math.vec2, "mass": qd.f32}, shape=(10, 10))
     grid[0, 0].place = qd.math.vec2(1, 2)
     grid[0, 0].mass = 1.0
@@ -520,7 +520,7 @@ def test_misuse_names_the_line():
         no_sparse_level()
     with pytest.raises(qd.OctantsTypeError, match=r"length\(blocks(.|\n)*takes a dynamic level"):
         length_of_no_list()
-    # What raised at compile time is caught under its own class, too.
+    # Exceptions at compile time can also be caught by their own class.
     with pytest.raises(qd.OctantsRuntimeError, match="Indexed with 1"):
         one_index()
     with refused(r"for i, j in x(.|\n)*must be at the top level of a kernel"):

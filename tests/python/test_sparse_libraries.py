@@ -1,7 +1,6 @@
-"""Sparse matrices by libraries of a device's vendor: products and direct solvers, against numpy.
+"""Sparse matrices by the vendor's libraries: products and direct solvers, against numpy.
 
-Products run on the stand-in for hipSPARSE too (`--arch amdgpu-standin`); direct solvers want an NVIDIA GPU with
-cuDSS.
+Products run on the stand-in for hipSPARSE too (`--arch amdgpu-standin`); direct solvers need an NVIDIA GPU with cuDSS.
 """
 
 import hip_standin
@@ -61,7 +60,7 @@ def same(got, expected, tolerance):
 
 
 @pytest.mark.parametrize(("dtype", "numpy_type", "tolerance"), TYPES)
-def test_a_library_multiplies(dtype, numpy_type, tolerance):
+def test_products_use_the_vendor_library(dtype, numpy_type, tolerance):
     wants("products")
     values = sample((70, 50), 1, numpy_type)
     matrix = sparse(values, dtype)
@@ -75,7 +74,7 @@ def test_a_library_multiplies(dtype, numpy_type, tolerance):
     assert same(matrix @ ndarray_of(x, dtype), values @ x, tolerance)
 
 
-def test_products_are_in_the_order_of_streams():
+def test_products_follow_stream_order():
     wants("products")
     n = 400
     values = sample((n, n), 5)
@@ -102,7 +101,7 @@ def test_products_are_in_the_order_of_streams():
         assert same(y, 4 * (values @ vector), 1e-10)
 
 
-def test_vectors_of_another_type_and_empty_matrices_are_kernels_work():
+def test_vectors_of_other_types_and_empty_matrices_use_kernels():
     values = sample((6, 4), 6)
     matrix = sparse(values, qd.f64)
     x = np.arange(4, dtype=np.float32)
@@ -131,7 +130,7 @@ def test_direct_solvers_on_the_device(dtype, numpy_type, tolerance, solver_type)
     assert same(solver.solve(right), np.linalg.solve(2 * values, right), 10 * tolerance)
 
 
-def test_what_has_no_factors_on_the_device_is_told():
+def test_unfactorizable_matrices_on_the_device_are_reported():
     wants("solvers")
     solver = qd.linalg.SparseSolver(dtype=qd.f64, runs_on="device")
     solver.compute(sparse(-laplacian(8, np.float64), qd.f64))
@@ -144,7 +143,7 @@ def test_what_has_no_factors_on_the_device_is_told():
         solver.solve(np.ones(8))
 
 
-def test_without_a_library_the_host_factorizes_or_the_user_is_told():
+def test_without_a_library_the_host_factorizes_or_an_error_is_raised():
     missing = _octants.missing_sparse_library("solvers")
     if missing is None:
         pytest.skip("this device has a library of direct solvers")

@@ -64,7 +64,7 @@ def test_additions_to_one_element_are_summed(dtype, numpy_type, _):
     assert dense(builder.build()).tolist() == np.zeros((3, 4)).tolist()
 
 
-def test_a_builder_is_reached_through_an_object_too():
+def test_a_builder_may_be_a_member_of_an_object():
     @qd.data_oriented
     class Assembly:
         def __init__(self):
@@ -80,7 +80,7 @@ def test_a_builder_is_reached_through_an_object_too():
     assert dense(assembly.builder.build()).tolist() == [[0, 1], [2, 0]]
 
 
-def test_a_builder_has_room_for_what_it_was_made_for():
+def test_a_builder_has_its_declared_capacity():
     builder = qd.linalg.SparseMatrixBuilder(2, 2, max_num_triplets=3)
     add_all(builder, np.ones((2, 2), np.float32))
     with pytest.raises(qd.OctantsRuntimeError, match=r"4 elements were added .* room for 3: .*max_num_triplets=4"):
@@ -91,7 +91,7 @@ def test_a_builder_has_room_for_what_it_was_made_for():
         outside.build()
 
 
-def test_elements_of_a_builder_take_additions_alone():
+def test_builder_elements_support_only_additions():
     builder = qd.linalg.SparseMatrixBuilder(2, 2, max_num_triplets=3)
 
     @qd.kernel
@@ -277,7 +277,7 @@ def test_direct_solvers(dtype, numpy_type, tolerance, solver_type, ordering):
         solver.solve(b)
 
 
-def test_matrices_that_have_no_factors():
+def test_singular_matrices_are_reported():
     indefinite = sparse(np.diag([1.0, -2.0]), qd.f64)
     cholesky = qd.linalg.SparseSolver(qd.f64, "LLT")
     cholesky.compute(indefinite)

@@ -1,4 +1,4 @@
-"""Tapes with gradients written by hand: what is recorded, what is replayed, what is refused."""
+"""Tapes with custom gradients: recording, replay, and refusals."""
 
 import contextlib
 
@@ -17,7 +17,7 @@ def program():
 
 @pytest.fixture
 def scaling():
-    """A field, its total times a factor, and the pair of functions that compute them with a gradient by hand."""
+    """A field, its total times a factor, and the pair of functions that compute them with a custom gradient."""
     x = qd.field(qd.f32)
     total = qd.field(qd.f32)
     qd.root.dense(qd.i, 8).place(x)
@@ -189,7 +189,7 @@ def test_tapes_do_not_nest(scaling):
         tape.grad()
 
 
-def test_a_tape_is_its_threads(scaling):
+def test_a_tape_belongs_to_its_thread(scaling):
     import threading
 
     x, total, forward = scaling
@@ -223,7 +223,7 @@ def test_losses():
     assert (good[0], good.grad[0]) == (0, 1)
 
 
-def test_what_the_host_writes_ends_gradients(scaling):
+def test_host_writes_stop_gradients(scaling):
     x, total, forward = scaling
     y = qd.field(qd.f32, 8, needs_grad=True)
     array = qd.ndarray(qd.types.vector(2, qd.f32), 3, needs_grad=True)
@@ -246,8 +246,8 @@ def test_what_the_host_writes_ends_gradients(scaling):
         array[2] = [1, 2]
         use()
         y.fill(0)
-    # Last first: y's gradient is cleared, the use sets all to one, x[1] was overwritten, x gets what its copy had. With
-    # x[3] = 5 the tape begins. What elements were set to has the gradient that they had then.
+    # In reverse order: y's gradient is cleared, its use sets all to one, x[1] was overwritten, x gets the gradient of
+    # its copy. The tape starts with x[3] = 5. A value assigned to an element gets the element's gradient at that point.
     assert x.grad.to_numpy().tolist() == [2] * 8
     assert y.grad.to_numpy().tolist() == [0] * 8
     assert array.grad.to_numpy().tolist() == [[1, 1], [1, 1], [1, 1]]
@@ -287,7 +287,7 @@ def test_what_the_host_writes_ends_gradients(scaling):
 
 
 @pytest.mark.parametrize("write", [lambda y: y.fill(0), lambda y: y.from_numpy(np.zeros(2, np.float32))])
-def test_what_the_host_sets_as_a_whole_has_a_gradient(write):
+def test_host_fills_and_copies_have_gradients(write):
     x, y = (qd.field(qd.f32, 2, needs_grad=True) for _ in range(2))
     total = qd.field(qd.f32, (), needs_grad=True)
 
@@ -318,7 +318,7 @@ def test_a_copy_to_itself_changes_no_gradient(scaling):
     assert np.array_equal(x.grad.to_numpy(), expected)
 
 
-def test_what_the_host_sets_first_is_what_a_tape_begins_with():
+def test_initial_host_writes_are_inputs_of_a_tape():
     x = qd.field(qd.f64, 2, needs_grad=True)
     loss = qd.field(qd.f64, (), needs_grad=True)
 
@@ -371,7 +371,7 @@ def test_checks_against_differences():
             wrong()
 
 
-def test_a_check_begins_with_zeros_where_fields_had_no_memory():
+def test_a_gradient_check_starts_from_zero_in_unallocated_fields():
     x, y, loss = [qd.field(qd.f64, shape, needs_grad=True) for shape in (3, 3, ())]
     x.fill(2.0)
 
@@ -420,7 +420,7 @@ def for_streams(request):
 @pytest.mark.parametrize("scope", ["tape", "validation", "forward", "gradient"])
 @pytest.mark.parametrize("form", ["function", "method"])
 @pytest.mark.parametrize("way", ["qd_stream", "stream_scope", "scope outside", "stream_parallel", "all"])
-def test_s20_streams_go_with_gradients(for_streams, scope, form, way):
+def test_s20_gradients_run_on_the_streams_of_their_launches(for_streams, scope, form, way):
     x, loss = for_streams
     stream = qd.create_stream()
 
@@ -575,7 +575,7 @@ def test_bound_kernels_are_methods():
     assert "gradient of octants kernel count" in repr(a.count.grad)
 
 
-def test_validation_finds_what_is_overwritten():
+def test_validation_finds_overwritten_values():
     qd.init(arch=qd.cpu, debug=True)
     x = qd.field(qd.f32, 8, needs_grad=True, name="x")
     y = qd.Vector.field(2, qd.f32, (4, 3), needs_grad=True, name="y")
@@ -637,7 +637,7 @@ def test_validation_finds_what_is_overwritten():
         run(both)
 
 
-def test_validation_watches_extremes():
+def test_validation_checks_extremes():
     qd.init(arch=qd.cpu, debug=True, default_fp=qd.f64)
     x = qd.field(qd.f64, 8, needs_grad=True)
     m = qd.field(qd.f64, 2, needs_grad=True)
@@ -678,7 +678,7 @@ def test_validation_watches_extremes():
             overwrite(0)
 
 
-def test_validation_watches_arrays():
+def test_validation_checks_arrays():
     qd.init(arch=qd.cpu, debug=True)
     loss = qd.field(qd.f32, (), needs_grad=True)
 
@@ -734,7 +734,7 @@ def test_validation_watches_arrays():
         both()  # without validation it runs
 
 
-def test_validation_compares_what_gradients_read_again():
+def test_validation_compares_values_that_gradients_reread():
     qd.init(arch=qd.cpu, debug=True)
     x = qd.field(qd.f32, 4, needs_grad=True)
     weight, which = qd.field(qd.f32, 4), qd.field(qd.i32, 4)
@@ -778,7 +778,7 @@ def test_validation_compares_what_gradients_read_again():
             change()
 
 
-def test_validation_watches_tensors():
+def test_validation_checks_tensors():
     torch = pytest.importorskip("torch")
     qd.init(arch=qd.cpu, debug=True)
     loss = qd.field(qd.f32, (), needs_grad=True)
@@ -803,7 +803,7 @@ def test_validation_watches_tensors():
         careless(tensor)
 
 
-def test_validation_wants_debug_mode(scaling):
+def test_validation_requires_debug_mode(scaling):
     _, total, _ = scaling
     with pytest.warns(UserWarning, match="Debug mode is disabled, autodiff valid check will not work"):
         tape = qd.ad.Tape(total, validation=True)

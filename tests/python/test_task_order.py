@@ -1,5 +1,4 @@
-"""Kernels of several loops: a graph runs those beside one another that touch nothing in common, with the same
-results."""
+"""Kernels of several loops: a graph runs independent loops concurrently, with the same results."""
 
 from __future__ import annotations
 
@@ -94,7 +93,7 @@ def test_one_array_for_two_parameters(tmp_path: Path) -> None:
     kernel = kernel_of(loops, tmp_path)
     x, y, z = (qd.ndarray(qd.i64, shape=N) for _ in range(3))
     for launch in range(LAUNCHES):
-        # The second loop reads what the first one writes, through another parameter.
+        # The second loop reads data that the first one writes, through another parameter.
         kernel(x, y, z, x, y)
         y.fill(launch + 1)
         assert (z.to_numpy() == 2 * (launch + 1)).all()

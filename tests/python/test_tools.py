@@ -1,4 +1,4 @@
-"""Files that the tools write, read back by hand; the mutations of streams."""
+"""Files that the tools write, parsed independently; the mutations of streams."""
 
 import runpy
 from pathlib import Path
@@ -50,7 +50,7 @@ def test_ply_arguments():
         qd.tools.PLYWriter(1, face_type="pent")
 
 
-def test_ply_channels_of_made_up_types_are_left_out(tmp_path):
+def test_ply_channels_of_unknown_types_are_skipped(tmp_path):
     writer = qd.tools.PLYWriter(2, 1)
     writer.add_vertex_pos([0, 1], [0, 1], [0, 1])
     writer.add_faces([0, 1, 1])
@@ -76,11 +76,11 @@ def test_the_machine_is_described_for_bug_reports(capsys):
     assert "\ncuda: " in out
 
 
-def test_there_is_no_queue_of_metal():
+def test_metal_has_no_queue():
     assert qd.interop.get_mps_command_queue() == 0
 
 
-def test_the_mutations_of_streams_still_apply():
+def test_the_stream_mutations_still_apply():
     root = Path(__file__).resolve().parents[2]
     mutations = runpy.run_path(str(root / "tools/mutate_streams.py"))
     everything = mutations["MUTATIONS"] + mutations["FROM_PYTHON"]

@@ -87,7 +87,7 @@ def test_types_have_names_in_torch():
         to_quadrants_type(torch.complex64)
 
 
-def test_fields_are_copied_into_tensors_that_are_there():
+def test_fields_are_copied_into_existing_tensors():
     from octants._kernels import tensor_to_ext_arr
 
     x, out = qd.field(qd.i32, 4), torch.zeros(4, dtype=torch.int32)

@@ -21,7 +21,7 @@ def square(x: qd.types.ndarray(), y: qd.types.ndarray()):
         y[i] += x[i] * x[i]
 
 
-def test_gradients_of_tensors_are_theirs():
+def test_gradients_are_stored_in_the_tensors():
     x = torch.arange(4.0, requires_grad=True)
     y = torch.zeros(4, requires_grad=True)
     square(x, y)
@@ -129,7 +129,7 @@ def test_wrapper_with_several_outputs_and_methods():
     assert x.grad.tolist() == [0, 2, 4]
 
 
-def test_wrapper_says_what_is_wrong():
+def test_wrapper_reports_misuse():
     with pytest.raises(TypeError, match="kernel `square` has no parameter `z`"):
         qd.ad.torch_function(square, outputs=["z"])
     with pytest.raises(TypeError, match="takes a kernel"):
@@ -179,7 +179,7 @@ def test_a_bound_that_changed_before_backward_is_reported():
         assert not apply(x, count).requires_grad
 
 
-def test_numbers_of_objects_are_those_of_the_forward_pass():
+def test_backward_uses_the_numbers_of_the_forward_pass():
     @qd.data_oriented(template_primitives=False)
     class Model:
         def __init__(self):

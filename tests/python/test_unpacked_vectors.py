@@ -1,4 +1,4 @@
-"""`qd.types.vector(n, dtype, unpacked=True)`: components that are members of their own."""
+"""`qd.types.vector(n, dtype, unpacked=True)`: components as separate members."""
 
 import dataclasses
 
@@ -53,7 +53,7 @@ def test_fields_of_such_structs():
     assert tiles[2]._r3 == 23.0
 
 
-def test_only_members_have_the_type():
+def test_the_type_is_allowed_only_for_members():
     for make in (lambda: Row(1, 2, 3, 4), lambda: Row.field(shape=2), lambda: Row.ndarray(shape=2)):
         with pytest.raises(qd.OctantsSyntaxError, match="unpacked=True"):
             make()

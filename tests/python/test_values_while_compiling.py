@@ -1,4 +1,4 @@
-"""Values that are known while compiling behave as in Python."""
+"""Compile-time values behave as in Python."""
 
 import itertools
 import operator
@@ -21,7 +21,7 @@ def program():
     qd.reset()
 
 
-def test_strings_are_indexed_cut_and_formatted():
+def test_strings_are_indexed_sliced_and_formatted():
     @qd.kernel
     def found() -> qd.i32:
         n = 0
@@ -69,7 +69,7 @@ def test_sets_and_ranges_are_values():
         outside()
 
 
-def test_loops_over_compile_time_items_take_them_apart():
+def test_loops_over_compile_time_items_unpack_them():
     @qd.kernel
     def found() -> qd.i32:
         n = 0
@@ -103,7 +103,7 @@ def test_functions_of_the_operator_module_are_operators():
     assert out.tolist() == [22, 12, 85, 3, 2, 20, -17, 0, 22]
 
 
-def test_messages_say_what_to_do():
+def test_messages_name_a_remedy():
     import functools
 
     def decorated(function):

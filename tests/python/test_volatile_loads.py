@@ -1,4 +1,4 @@
-"""`qd.volatile_load`: read each time, in its place, whatever the optimizer knows."""
+"""`qd.volatile_load`: each load happens, in program order, regardless of optimization."""
 
 import re
 
@@ -36,11 +36,11 @@ def wait(flags: qd.types.ndarray(qd.i32, 1), out: qd.types.ndarray(qd.i32, 1)):
         ("gfx90a", r"(flat|global)_load_dword .* glc"),
     ],
 )
-def test_a_loop_that_waits_looks_again(target, instruction):
+def test_a_polling_loop_loads_again(target, instruction):
     arrays = qd.ndarray(qd.i32, 4), qd.ndarray(qd.i32, 4)
     code = qd.inspect(wait, *arrays, target=target, emit=("ir", "llvm", "asm"))
     assert "volatile_load" in code["ir"]
-    # Each is in a block that the loop comes back to.
+    # Each is in a block that the loop repeats.
     blocks = dict(re.findall(r"^([\w.]+):(.*?)(?=^[\w.]+:|^})", code["llvm"], re.DOTALL | re.MULTILINE))
     follow = {name: set(re.findall(r"label %([\w.]+)", text)) for name, text in blocks.items()}
     loads = [name for name, text in blocks.items() if "load volatile i32" in text]
@@ -53,7 +53,7 @@ def test_a_loop_that_waits_looks_again(target, instruction):
     assert re.search(instruction, code["asm"]), code["asm"]
 
 
-def test_every_read_is_one():
+def test_every_volatile_load_is_kept():
     x = qd.field(qd.i32, shape=4)
     v = qd.Vector.field(3, qd.f32, shape=2)
     flags = qd.field(qd.u1, shape=2)
@@ -75,7 +75,7 @@ def test_every_read_is_one():
     assert len(re.findall(r"load volatile i8", text)) == 1
 
 
-def test_a_function_that_only_waits_is_not_left_out():
+def test_a_function_that_only_polls_is_kept():
     x = qd.field(qd.i32, shape=())
 
     @qd.func
@@ -94,7 +94,7 @@ def test_a_function_that_only_waits_is_not_left_out():
     assert "load volatile" in qd.inspect(pass_by, target="cpu", emit="llvm")
 
 
-def test_it_takes_elements_alone():
+def test_only_elements_are_accepted():
     @qd.kernel
     def of_a_variable() -> qd.i32:
         a = 1
@@ -109,7 +109,7 @@ def test_it_takes_elements_alone():
             kernel()
 
 
-def test_gradients_see_a_load():
+def test_gradients_treat_it_as_a_load():
     x = qd.field(qd.f32, shape=3, needs_grad=True)
     loss = qd.field(qd.f32, shape=(), needs_grad=True)
 

@@ -1,4 +1,4 @@
-"""Devices of Vulkan: what is told when one is opened."""
+"""Vulkan devices: opening them, endless loops, queued work, and validation layers."""
 
 import os
 import subprocess
@@ -114,7 +114,7 @@ def spin(x: qd.types.ndarray(qd.i32, 1), rounds: qd.i32):
         x[i] = s
 
 
-def test_queued_work_is_done_while_the_program_does_something_else(on_vulkan):
+def test_queued_work_runs_while_the_host_is_busy(on_vulkan):
     x = qd.ndarray(qd.i32, 512)
     spin(x, 10)
     qd.sync()
@@ -129,18 +129,18 @@ def test_queued_work_is_done_while_the_program_does_something_else(on_vulkan):
         return time.perf_counter() - waits, time.perf_counter() - start
 
     whole = min(run(0)[1] for _ in range(2))
-    # Several times as long as it takes, since the machine may be busy.
+    # Several times the expected duration, because the machine may be busy.
     assert min(run(4 * whole)[0] for _ in range(3)) < whole / 2
 
 
-def test_a_process_may_begin_many_programs():
+def test_a_process_may_start_many_programs():
     run(MANY)
 
 
 PROGRAMS = Path(__file__).parent / "vulkan_programs.py"
 
 
-def test_validation_layers_have_nothing_to_say():
+def test_validation_layers_report_nothing():
     if not any(Path("/usr/share/vulkan/explicit_layer.d").glob("VkLayer_khronos_validation.json")):
         pytest.skip("Khronos' validation layers (package vulkan-validationlayers) are not installed")
     layers = {

@@ -1,4 +1,5 @@
-"""What `test_vulkan.py` runs under Vulkan's validation layers: memory, copies, streams, events, sections, messages."""
+"""The programs that `test_vulkan.py` runs under Vulkan's validation layers: memory, copies, streams, events, sections,
+messages."""
 
 import numpy as np
 

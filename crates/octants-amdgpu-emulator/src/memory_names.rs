@@ -1,6 +1,6 @@
 //! Memory instructions, by name.
 
-/// Where an instruction of memory goes.
+/// The address space of a memory instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Space {
     /// The device's memory.
@@ -27,7 +27,7 @@ pub enum Place {
 /// The new value of an atomic update, of the old one and an operand.
 pub type Update = fn(u64, u64) -> u64;
 
-/// What is done to memory.
+/// The operation on memory.
 #[allow(missing_docs)] // The variants tell of their fields.
 #[derive(Debug, Clone, Copy)]
 pub enum Action {
@@ -37,7 +37,7 @@ pub enum Action {
     Store { bits: u32, place: Place },
     /// Updates.
     Atomic { bits: u32, update: Update },
-    /// Stores where the old value is as expected.
+    /// Stores if the old value equals the expected one.
     CompareSwap { bits: u32 },
 }
 
@@ -54,12 +54,12 @@ pub struct MemoryOp {
 #[allow(missing_docs)] // The variants tell of their fields.
 #[derive(Debug, Clone, Copy)]
 pub enum LdsOp {
-    /// One access. `returns` where an update gives the old value back; `expected_first` where the expected value
-    /// of a swap comes before the new one.
+    /// One access. `returns`: an update returns the old value. `expected_first`: the expected value of a swap precedes
+    /// the new one.
     One { action: Action, returns: bool, expected_first: bool },
     /// Two accesses of `bits` each, with offsets in units of `unit` bytes.
     Two { bits: u32, unit: u64, stores: bool },
-    /// Each lane gets what the lane that it names has.
+    /// Each lane gets the value of the lane that it names.
     BackwardPermute,
     /// Each lane gives to the lane that it names.
     Permute,
@@ -124,7 +124,7 @@ fn store(kind: &str) -> Option<Action> {
     Some(Action::Store { bits, place })
 }
 
-/// Atomic updates by their names, with the bits where the name has no other ending.
+/// Atomic updates by name, with the number of bits if the name has no other suffix.
 fn atomic(name: &str) -> Option<Action> {
     let (name, bits) = match name.strip_suffix("_x2") {
         Some(name) => (name, 64),

@@ -78,10 +78,10 @@ impl Reader<'_> {
     }
 }
 
-/// What the launch fills in after the arguments.
+/// An argument that the launch appends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HiddenArgument {
-    /// What it is, as the metadata calls it.
+    /// Its kind, as named in the metadata.
     pub kind: String,
     /// Where it is.
     pub offset: usize,
@@ -89,14 +89,14 @@ pub struct HiddenArgument {
     pub size: usize,
 }
 
-/// What the metadata say of a kernel.
+/// The metadata of a kernel.
 #[derive(Debug, Clone, Default)]
 pub struct KernelMetadata {
-    /// Bytes of what a launch passes by value.
+    /// Bytes of the arguments that a launch passes by value.
     pub argument_bytes: usize,
     /// What the launch fills in.
     pub hidden: Vec<HiddenArgument>,
-    /// Most threads of a block.
+    /// Maximum number of threads of a block.
     pub most_threads: u32,
 }
 

@@ -1,6 +1,6 @@
 //! Canonical mnemonics: strips encodings, and maps newer names to older ones.
 
-/// Endings that tell how an instruction is encoded, or how its operands are modified, which the operands tell too.
+/// Suffixes for the encoding and the operand modifiers, both of which also follow from the operands.
 const ENCODINGS: &[&str] = &["_e32", "_e64_dpp", "_e64", "_dpp8", "_dpp", "_sdwa"];
 
 /// Newer names, and the older ones that the tables have.
@@ -56,7 +56,7 @@ const NEWER: &[(&str, &str)] = &[
     ("s_fmaak_f32", "s_fma_f32"),
 ];
 
-/// Parts of names that newer chips have, and what older ones call the same.
+/// Parts of newer chips' names, and the corresponding parts of older names.
 const PARTS: &[(&str, &str)] = &[
     ("_and_not1_", "_andn2_"),
     ("_and_not0_", "_andn1_"),

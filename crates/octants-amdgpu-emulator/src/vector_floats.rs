@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn approximations_are_less_than_a_unit_in_the_last_place_off() {
+    fn approximations_are_within_one_ulp() {
         let mut inexact = 0;
         for n in 1..2000 {
             let exact = 1.0 / f64::from(n);

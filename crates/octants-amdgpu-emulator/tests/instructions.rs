@@ -68,7 +68,7 @@ fn bits(x: f32) -> u32 {
 }
 
 #[test]
-fn arithmetic_of_lanes() {
+fn lane_arithmetic() {
     let mut b = Bench::new(64);
     b.run(&["v_lshl_add_u32 v1, v0, 2, 5"]).expect(1, |n| 4 * n + 5);
     b.run(&["v_cvt_f32_u32_e32 v2, v0", "v_fmaak_f32 v3, 2.0, v2, 0xbf800000"])
@@ -98,7 +98,7 @@ fn carries_and_masks() {
 }
 
 #[test]
-fn scalars_and_their_carry() {
+fn scalar_arithmetic_and_carry() {
     let mut b = Bench::new(64);
     b.run(&["s_mov_b32 s0, -1", "s_add_u32 s1, s0, 2", "s_addc_u32 s2, 0, 0"]);
     assert_eq!((b.wave.scalars[1], b.wave.scalars[2], b.wave.scc), (1, 1, false));
@@ -109,7 +109,7 @@ fn scalars_and_their_carry() {
 }
 
 #[test]
-fn halves_and_parts_of_registers() {
+fn half_precision_and_subregisters() {
     let mut b = Bench::new(32);
     b.run(&["v_mov_b32_e32 v1, 0x12345678", "v_add_nc_u16 v1.h, v1.l, 1"]).expect(1, |_| 0x5679_5678);
     b.run(&["v_mov_b32_e32 v2, 0x3c004000", "v_pk_add_f16 v3, v2, v2 op_sel:[0,1] op_sel_hi:[1,0]"]);
@@ -122,7 +122,7 @@ fn halves_and_parts_of_registers() {
 }
 
 #[test]
-fn exchanges_among_lanes() {
+fn lane_exchanges() {
     let mut b = Bench::new(64);
     b.run(&["v_mov_b32_dpp v1, v0 quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf"]).expect(1, |n| n ^ 1);
     b.run(&["v_mov_b32_dpp v1, v0 row_half_mirror row_mask:0xf bank_mask:0xf"]).expect(1, |n| n ^ 7);
@@ -148,7 +148,7 @@ fn exchanges_among_lanes() {
 }
 
 #[test]
-fn registers_by_an_index() {
+fn indexed_registers() {
     let mut b = Bench::new(32);
     b.run(&["s_mov_b32 m0, 2", "v_mov_b32_e32 v12, 7", "v_movrels_b32_e32 v3, v10"]).expect(3, |_| 7);
     b.run(&["v_movreld_b32_e32 v20, v0"]).expect(22, |n| n);
@@ -161,7 +161,7 @@ fn registers_by_an_index() {
 }
 
 #[test]
-fn divisions_are_exact_although_reciprocals_are_not() {
+fn divisions_are_exact() {
     let pairs = [
         (1.0f32, 3.0f32),
         (7.5, -0.3),
@@ -194,7 +194,7 @@ fn divisions_are_exact_although_reciprocals_are_not() {
 }
 
 #[test]
-fn denormals_count_as_the_mode_says() {
+fn denormals_follow_the_mode_register() {
     let mut b = Bench::new(64);
     b.wave.vectors[1].fill(1);
     b.run(&["v_add_f32_e32 v2, v1, v1"]).expect(2, |_| 2);
@@ -222,7 +222,7 @@ fn memory_is_checked_to_the_byte() {
 }
 
 #[test]
-fn what_is_not_known_fails_with_its_text() {
+fn unknown_instructions_fail_with_their_text() {
     let mut b = Bench::new(64);
     let why = |b: &mut Bench, text: &str| b.try_run(text).unwrap_err().why;
     let said = why(&mut b, "v_mfma_f32_4x4x1f32 a[0:3], v0, v1, a[0:3]");
@@ -237,7 +237,7 @@ fn half(x: f32) -> u32 {
 }
 
 #[test]
-fn products_of_matrices() {
+fn matrix_product_instructions() {
     // `a` selects the element in row 3 and column 5; `b` has 100 k + column. So row 3 is row 5 of `b`.
     let b_of = |k: usize, column: usize| (20 * k + column) as f32;
     // Matrix cores: four columns of `a` in each lane.

@@ -17,21 +17,21 @@ use crate::affine::Sums;
 use crate::effects::{Effects, inst_effects};
 use crate::function_effects::function_effects;
 
-/// What is done to an element.
+/// The kind of an access to an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum AccessKind {
     /// It is read.
     Read,
-    /// It is written, without regard to others that write it.
+    /// It is written, not atomically.
     Write,
-    /// It is updated atomically. Updates of one kind may come in any order, but for exchanges.
+    /// It is updated atomically. Updates of one kind commute, except exchanges.
     Atomic(AtomicOp),
 }
 
 /// The indices of an axis.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AxisSet {
-    /// From `begin` to before `end`, each `step`th of them.
+    /// Every `step`th index from `begin` to before `end`.
     Range {
         /// The first.
         begin: Affine,
@@ -44,7 +44,7 @@ pub enum AxisSet {
     All,
 }
 
-/// Elements of a buffer, and what is done to them.
+/// Elements of a buffer, and the kind of access.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Access {
     /// The buffer.
@@ -62,10 +62,10 @@ pub struct TaskAccess {
     pub accesses: Vec<Access>,
 }
 
-/// Most sets of one buffer and kind; if there are more, they are merged into an access of all elements.
+/// Maximum number of sets per buffer and kind. More sets are merged into an access of all elements.
 const MOST: usize = 16;
 
-/// What each task of a program touches.
+/// The access set of each task of a program.
 pub fn access_sets(program: &Program) -> Vec<TaskAccess> {
     let functions = function_effects(&program.functions);
     program.tasks.iter().map(|task| of_task(program, task, &functions)).collect()
@@ -110,7 +110,7 @@ fn update_of(op: &Op) -> AtomicOp {
     if let Op::Atomic(op, ..) = op { *op } else { AtomicOp::Exchange }
 }
 
-/// How many loops are around each loop: bounds of inner ones may depend on outer ones.
+/// The nesting depth of each loop: bounds of inner loops may depend on outer ones.
 fn depths(body: &Body) -> HashMap<ValueId, u32> {
     fn walk(body: &Body, block: BlockId, depth: u32, depths: &mut HashMap<ValueId, u32>) {
         for &v in body.block(block) {
@@ -124,7 +124,7 @@ fn depths(body: &Body) -> HashMap<ValueId, u32> {
     depths
 }
 
-/// The sets of a task while they are looked for.
+/// The sets of a task during the analysis.
 struct Found<'a> {
     program: &'a Program,
     body: &'a Body,
@@ -164,7 +164,7 @@ impl Found<'_> {
         }
     }
 
-    /// What an index is in all iterations of the loops around it.
+    /// The range of an index over all iterations of its enclosing loops.
     fn range_of(&mut self, index: ValueId) -> Option<AxisSet> {
         let sum = self.sums.of(index)?;
         let mut of_loops =
@@ -185,7 +185,7 @@ impl Found<'_> {
                 Term::Index(l, axis) => Some((self.depths.get(l), *l, *axis, *coefficient)),
                 _ => None,
             });
-            // Of nested loops the inner first: its bounds may depend on the outer one's index.
+            // Inner loops come first, because their bounds may depend on the index of an outer loop.
             let Some((_, l, axis, coefficient)) = indices.max() else { return Some(sum) };
             let Op::For(f) = &self.body.inst(l).op else { return None };
             let range = f.dims.get(axis as usize)?;

@@ -42,7 +42,7 @@ pub fn trace_element(body: &Body, mut addr: ValueId) -> Option<(BufferId, ValueI
     }
 }
 
-/// The buffer that an address is in; the indices on the way are appended, those of parts of an element before the
+/// The buffer that an address points into. Appends the indices on the path, those of parts of an element before the
 /// element's.
 pub fn trace_indices(body: &Body, mut addr: ValueId, indices: &mut Vec<ValueId>) -> Option<BufferId> {
     loop {
@@ -61,7 +61,7 @@ pub fn trace_indices(body: &Body, mut addr: ValueId, indices: &mut Vec<ValueId>)
     }
 }
 
-/// Calls `f` with each element of a buffer that code in a block uses the address of, wherever that is computed.
+/// Calls `f` for each buffer element whose address code in a block uses, no matter where the address is computed.
 pub fn for_each_element(body: &Body, block: BlockId, f: &mut impl FnMut(BufferId, ValueId)) {
     body.visit(block, &mut |_, inst| {
         inst.op.for_each_operand(|u| {
@@ -81,7 +81,7 @@ pub fn points_into(body: &Body, addr: ValueId, local: LocalId) -> bool {
     }
 }
 
-/// Whether the first use of a local in some statements is a store of the whole of it; `None` when they do not use it.
+/// Whether the first use of a local in some statements is a store of the whole local; `None` if they do not use it.
 pub fn first_use_sets(body: &Body, statements: &[ValueId], local: LocalId) -> Option<bool> {
     for &v in statements {
         let inst = body.inst(v);
@@ -115,8 +115,7 @@ pub fn first_uses_set(body: &Body, statements: &[ValueId]) -> HashMap<LocalId, b
     first
 }
 
-/// Whether statements may read a local, or a part of it, before they have set the whole of it: they see what it held
-/// before them.
+/// Whether statements may read a local, or a part of it, before they set all of it, and so observe its earlier value.
 pub fn reads_before_set(body: &Body, statements: &[ValueId], local: LocalId) -> bool {
     exposes(body, statements, local, &mut false)
 }

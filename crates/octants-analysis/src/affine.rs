@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use octants_ir::schedule::LocalUses;
 use octants_ir::{Affine, BinaryOp, Body, Const, Op, Scalar, Term, Type, UnaryOp, ValueId};
 
-/// The sums that the values of a kernel's or a task's body are. In a function's body parameters mean something else.
+/// The values of a kernel's or task's body as affine sums. Not for functions, whose parameters have another meaning.
 pub struct Sums<'a> {
     body: &'a Body,
     locals: Option<&'a LocalUses>,
@@ -81,7 +81,7 @@ impl<'a> Sums<'a> {
                     _ => None,
                 }
             }
-            // What was computed may have wrapped before it became wider.
+            // The value may have wrapped before it was widened.
             Op::Cast(a) if self.arithmetic == Arithmetic::Wraps && widens(self.body.ty(*a), &inst.ty) => {
                 one_number(&self.body.inst(*a).op)
             }
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_wrapped_is_no_sum_in_a_wider_type() {
+    fn a_sum_that_may_wrap_is_not_affine_in_a_wider_type() {
         let mut b = Builder::new();
         let n = b.push(Op::Param(0), Type::I32);
         let wide = b.cast(n, Scalar::I64);
@@ -154,12 +154,12 @@ mod tests {
         let twice = b.binary(BinaryOp::Add, n, n);
         let widened = b.cast(twice, Scalar::I64);
         assert_eq!(Sums::new(&b.body).of(widened), None);
-        // The other way low bits are kept, which are those of the exact sum.
+        // A narrowing cast keeps the low bits, which equal those of the exact sum.
         let two = b.int(2, Scalar::I64);
         let product = b.binary(BinaryOp::Mul, wide, two);
         let narrow = b.cast(product, Scalar::I32);
         assert_eq!(text(&Sums::new(&b.body).of(narrow).unwrap()), "2 * n");
-        // But not those of a wider number that is made narrow and wide again.
+        // This does not hold for a wider number that is narrowed and widened again.
         let long = b.push(Op::Param(2), Type::Scalar(Scalar::I64));
         let short = b.cast(long, Scalar::I32);
         let again = b.cast(short, Scalar::I64);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn values_with_many_uses_are_looked_at_once() {
+    fn values_with_many_uses_are_visited_once() {
         let mut b = Builder::new();
         let mut v = b.push(Op::Param(0), Type::I32);
         for _ in 0..30 {

@@ -8,11 +8,11 @@ use octants_ir::{BlockId, Body, Effect, FuncId, Op};
 
 use crate::constants::known_int;
 
-/// Iterations of serial loops, nested ones multiplied, above which code runs long. As many again in a callee still take
-/// well below a second.
+/// Code with more iterations of serial loops (multiplied if nested) counts as long-running. As many again in a callee
+/// still take well below a second.
 const LONG: u64 = 1 << 14;
 
-/// A body by itself.
+/// A body without its callees.
 #[derive(Debug)]
 pub struct OwnBehavior {
     /// The behavior without that of its callees.
@@ -73,7 +73,7 @@ impl OwnBehavior {
         self.calls.iter().copied().collect::<BTreeSet<_>>().into_iter()
     }
 
-    /// Its behavior, and those of functions with these.
+    /// Its behavior combined with those of these functions.
     pub fn with(&self, functions: impl IntoIterator<Item = Behavior>) -> Behavior {
         functions.into_iter().fold(self.behavior, |mut all, callee| {
             all.fails |= callee.fails;
@@ -106,7 +106,7 @@ fn serial_iterations(body: &Body, block: BlockId) -> u64 {
     body.block(block).iter().map(|v| of_inst(&body.inst(*v).op)).fold(0, u64::saturating_add)
 }
 
-/// The instructions of each function as if all its calls were inlined; very many for those that call themselves.
+/// The instruction count of each function if all its calls were inlined; very large for recursive functions.
 pub fn inlined_sizes(functions: &[Arc<OwnBehavior>]) -> Vec<usize> {
     fn size(f: FuncId, functions: &[Arc<OwnBehavior>], known: &mut Vec<Option<usize>>) -> usize {
         if let Some(size) = known[f.index()] {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn loops_of_many_or_unknown_iterations_run_long() {
+    fn loops_of_many_or_unknown_iterations_are_long() {
         assert!(!runs_long(&[]) && !runs_long(&[Some(100), Some(100)]) && !runs_long(&[Some(0), None]));
         assert!(runs_long(&[Some(100), Some(1000)]) && runs_long(&[None]) && runs_long(&[Some(3), None]));
         let mut b = Builder::new();

@@ -4,7 +4,7 @@ use octants_ir::{BlockId, Body, Op, ValueId};
 
 use crate::addresses::{Place, trace_address};
 
-/// Where code is.
+/// The position of code.
 pub struct CodeLayout {
     /// Block of each instruction.
     pub home: Vec<BlockId>,
@@ -17,7 +17,7 @@ pub struct CodeLayout {
 }
 
 impl CodeLayout {
-    /// Of a body as it is now.
+    /// The layout of a body in its current state.
     pub fn of(body: &Body) -> CodeLayout {
         let mut layout = CodeLayout {
             home: vec![body.root; body.insts.len()],

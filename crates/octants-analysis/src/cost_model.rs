@@ -28,7 +28,7 @@ pub struct CostModel<'t> {
     table: &'t CostTable,
 }
 
-/// No function costs more, so that sums stay finite.
+/// The maximum cost of a function, so that sums stay finite.
 const MAX_TIME: f32 = 1e12;
 /// Nanoseconds of a branch, of a call, and of a product for each pair of scalars.
 const BRANCH: f32 = 0.5;
@@ -89,7 +89,7 @@ impl Times<'_> {
         if let Some(time) = self.known[f.index()] {
             return time;
         }
-        // Inside of itself, a function that calls itself costs nothing more.
+        // A recursive call has no cost.
         self.known[f.index()] = Some(0.0);
         let callee = &self.functions[f.index()].body;
         let time = self.block(callee, callee.root).min(MAX_TIME);

@@ -1,5 +1,5 @@
-//! [`Dependence`]: the dependence test. It tells whether two accesses of a buffer reach the same element: in one
-//! iteration, in two iterations of a loop, in loops that follow one another, or in two tasks.
+//! [`Dependence`]: the dependence test. It decides whether two accesses of a buffer reach the same element: in one
+//! iteration, in two iterations of a loop, in consecutive loops, or in two tasks.
 //!
 //! Each axis gives an equation of two affine sums. An equation of constants has an answer by itself. Between
 //! iterations, the equations of each axis of the loop are solved together. Between tasks, whose loops have nothing in
@@ -187,12 +187,12 @@ impl<'a> Dependence<'a> {
         match (&x.sum, &y.sum) {
             _ if x.value.is_some() && x.value == y.value => Some(Affine::default()),
             (Some(x), Some(y)) => y.plus(&x.times(-1)?),
-            // What both are read from memory for is the same instruction.
+            // Both values are loaded by the same instruction.
             _ => x.value.zip(y.value).is_some_and(|(x, y)| same_value(self.body, x, y)).then(Affine::default),
         }
     }
 
-    /// Both subscripts are computed alike, and not from memory.
+    /// Both subscripts are computed in the same way, and not from memory.
     fn are_same(&self, x: &Subscript, y: &Subscript) -> bool {
         let values = x.value.zip(y.value);
         values.is_some_and(|(x, y)| same_value(self.body, x, y) && !is_read(self.body, x))
@@ -256,7 +256,7 @@ impl<'a> Dependence<'a> {
             if let Some(by) = apart.as_constant() {
                 return certain(by == 0);
             }
-            // Sums of multiples of a number that differ by no multiple of it.
+            // Sums of multiples of a number whose difference is not a multiple of it.
             let step = apart.terms.values().fold(0, |step, factor| common_divisor(step, factor.unsigned_abs()));
             let is_apart = step > 1 && !apart.constant.unsigned_abs().is_multiple_of(step);
             return if is_apart { Conflict::Apart } else { Conflict::Possible };
@@ -303,9 +303,9 @@ fn common_divisor(a: u64, b: u64) -> u64 {
 enum Relation {
     /// Its indices never are the same.
     Apart,
-    /// They are, or may be, whichever the iterations.
+    /// They are or may be equal, regardless of the iterations.
     Holds,
-    /// They are in iterations that solve an equation along an axis of the loop.
+    /// They are equal in iterations that solve an equation along an axis of the loop.
     Equation(u32, Equation),
     Unknown,
 }
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbors_are_apart_in_an_iteration_and_meet_between_iterations() {
+    fn neighbors_conflict_only_between_iterations() {
         let (within, between, tasks) = test(|b, [i, _, _]| {
             let one = b.int(1, Scalar::I32);
             [i, b.binary(BinaryOp::Add, i, one)]
@@ -444,13 +444,13 @@ mod tests {
     }
 
     #[test]
-    fn an_iteration_has_its_own_element_whatever_is_added_alike() {
+    fn a_common_offset_keeps_iterations_independent() {
         let (within, between, _) = test(|b, [i, _, n]| [b.binary(BinaryOp::Add, i, n), b.binary(BinaryOp::Add, n, i)]);
         assert_eq!((within, between), (Conflict::Certain, exact(Conflict::SameIteration)));
     }
 
     #[test]
-    fn indices_of_inner_loops_are_the_same_in_all_iterations() {
+    fn inner_loop_indices_conflict_between_iterations() {
         let (within, between, _) = test(|_, [_, j, _]| [j, j]);
         assert_eq!((within, between), (Conflict::Certain, exact(Conflict::Possible)));
         let (_, between, _) = test(|b, [i, j, _]| [b.binary(BinaryOp::Add, i, j), i]);
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn even_and_odd_elements_are_apart() {
+    fn even_and_odd_elements_are_independent() {
         let (_, between, _) = test(|b, [i, _, _]| {
             let [one, two] = [1, 2].map(|c| b.int(c, Scalar::I32));
             let even = b.binary(BinaryOp::Mul, i, two);

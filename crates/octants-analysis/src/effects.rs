@@ -17,7 +17,7 @@ pub struct Effects {
     pub param_reads: BTreeSet<u32>,
     /// Reference parameters that it writes through.
     pub param_writes: BTreeSet<u32>,
-    /// It prints, asserts, draws random numbers or meets other threads.
+    /// It prints, asserts, draws random numbers or synchronizes with other threads.
     pub other: bool,
 }
 

@@ -38,7 +38,7 @@ pub fn shared_locals(body: &Body, root_loop: ValueId) -> HashSet<LocalId> {
     shared
 }
 
-/// Calls `f` on each operation of a block and of those in it, but for what is inside of a loop.
+/// Calls `f` on each operation of a block and of nested blocks, except those inside of a loop.
 fn visit_outside(body: &Body, block: BlockId, of: ValueId, f: &mut impl FnMut(&Op)) {
     for &v in body.block(block) {
         let op = &body.inst(v).op;

@@ -29,7 +29,7 @@ pub fn launch_bound(buffers: &[Buffer], body: &Body, locals: &LocalUses, v: Valu
         },
         Op::Cast(of) if is_index => match bound(*of) {
             Larger(_) | Smaller(_) if body.ty(*of).scalar().is_none_or(|s| s.bytes() > own.bytes()) => Computed,
-            // What does not get longer keeps its low bytes.
+            // A cast that does not widen keeps the low bytes.
             Sum(sum, s) if s.bytes() >= own.bytes() => Sum(sum, own),
             Known(value) if own == Scalar::I32 => Known(i64::from(value as i32)),
             other => other,
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_runs_in_parts_has_the_larger_begin_and_the_smaller_end() {
+    fn a_restricted_loop_has_the_larger_begin_and_the_smaller_end() {
         let mut b = Builder::new();
         let (n, row) = (b.push(Op::Param(0), Type::I32), b.push(Op::Param(1), Type::I32));
         let one = b.int(1, Scalar::I32);

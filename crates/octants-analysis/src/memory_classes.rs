@@ -17,7 +17,8 @@ pub struct MemoryClasses<'a> {
 }
 
 impl<'a> MemoryClasses<'a> {
-    /// Of these buffers. `arrays_may_alias`: two array arguments may be the same memory, or overlap.
+    /// Computes the classes of these buffers. `arrays_may_alias`: two array arguments may be the same memory, or
+    /// overlap.
     pub fn of(buffers: &'a [Buffer], arrays_may_alias: bool) -> MemoryClasses<'a> {
         MemoryClasses { buffers, arrays_may_alias }
     }
@@ -39,8 +40,8 @@ impl<'a> MemoryClasses<'a> {
         self.with_arrays(overlapping(self.buffers))
     }
 
-    /// The alias classes that the optimizer may distinguish. With vectors what overlaps is one class: LLVM 22 joins
-    /// loads of neighbors into one at the first of them, and looks for stores between them only in their class.
+    /// The alias classes that the optimizer may distinguish. With vectors, overlapping buffers are one class: LLVM 22
+    /// merges adjacent loads at the first of them, and looks for intervening stores only in their class.
     pub fn access_classes(&self, has_vectors: bool) -> Vec<MemoryClass> {
         let first = if has_vectors { self.overlapping() } else { self.sharing() };
         let mut sizes = vec![0; first.len()];
@@ -72,7 +73,7 @@ fn is_array(buffer: &Buffer) -> bool {
     !matches!(buffer.layout, Layout::Dense { .. })
 }
 
-/// Each buffer by itself, but flat ones with their arrays.
+/// A separate class for each buffer, except that flat ones share the class of their arrays.
 fn apart(buffers: &[Buffer]) -> Vec<usize> {
     let mut first: Vec<usize> = (0..buffers.len()).collect();
     (0..buffers.len()).for_each(|i| unite(&mut first, i, array_of(buffers, i)));
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn interleaved_fields_overlap_and_share_no_element() {
+    fn interleaved_fields_overlap_without_shared_elements() {
         let buffers = [field(0), array(), field(4), field(64), array(), field(0)];
         let classes = MemoryClasses::of(&buffers, false);
         assert_eq!(classes.sharing(), [0, 1, 2, 3, 4, 0]);

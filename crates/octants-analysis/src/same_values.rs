@@ -79,7 +79,7 @@ impl SameRanges {
         self.of.values().any(|a| *a == written)
     }
 
-    /// A value of the read's loops is one of the write's loops where the indices of such axes are the same.
+    /// Whether a value of the read's loops equals one of the write's loops when the indices of such axes are equal.
     pub(crate) fn lead_to_the_same(&mut self, body: &Body, x: ValueId, y: ValueId) -> bool {
         compare(body, x, y, &mut |body, x, y| match (&body.inst(x).op, &body.inst(y).op) {
             (Op::LoopIndex(l, a), Op::LoopIndex(m, b)) => self.pair(body, (*l, *a), (*m, *b)),

@@ -1,4 +1,4 @@
-//! [`is_short`]: tasks that gain nothing from running beside others.
+//! [`is_short`]: tasks too short to benefit from running concurrently with others.
 
 use std::collections::BTreeSet;
 
@@ -43,7 +43,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether a task is short that sums `count` elements in each of its iterations.
+    /// Whether a task that sums `count` elements in each iteration is short.
     fn sums(count: &str) -> bool {
         let text = format!(
             "program k -> unit {{
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_is_short_if_its_loops_have_few_rounds_for_certain() {
+    fn a_task_is_short_if_its_loops_have_provably_few_iterations() {
         assert!(sums("const 4"));
         assert!(!sums("const 4000"));
         assert!(!sums("shape @0, 0"));

@@ -29,11 +29,11 @@ pub(crate) struct Equation {
 
 /// Pairs of iterations of a range that solve all equations. An unknown end is assumed to be far away.
 pub(crate) fn solve(begin: Option<i64>, end: Option<i64>, equations: &[Equation]) -> Conflict {
-    /// Iterations are tried one after the other, at most this many.
+    /// Maximum number of iterations to try.
     const MOST: i64 = 1 << 16;
     let first = begin.unwrap_or(0);
     let end = end.filter(|_| begin.is_some());
-    // The same multiples: iterations that meet are the same number apart, wherever the loop begins.
+    // Equal factors: conflicting iterations have a constant distance, no matter where the loop begins.
     if equations.iter().all(|e| e.first.by == e.second.by && e.first.by != 0) {
         let apart = |e: &Equation| {
             let sum = e.second.plus.checked_sub(e.first.plus)?;
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn shifts_meet_where_the_loop_is_longer() {
+    fn shifted_indices_meet_if_the_loop_is_longer_than_the_shift() {
         let range = (Some(0), Some(4));
         assert_eq!(of(range, (1, 0), (1, 0)), Conflict::SameIteration);
         assert_eq!(of(range, (1, 0), (1, 3)), Conflict::Certain);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn multiples_meet_where_they_divide() {
+    fn multiples_meet_if_their_factors_divide_the_offset() {
         let range = (Some(0), Some(8));
         assert_eq!(of(range, (2, 1), (2, 0)), Conflict::Apart);
         assert_eq!(of(range, (2, 2), (2, 0)), Conflict::Certain);

@@ -13,7 +13,7 @@ use octants_ir::{Body, Effect, FuncId, Function, Program, Task};
 use crate::access_sets::{Access, AccessKind, AxisSet, TaskAccess, access_sets};
 use crate::memory_classes::MemoryClasses;
 
-/// Programs of more tasks keep the order of the text: the search is quadratic in their number.
+/// Programs with more tasks keep program order: the search is quadratic in their number.
 const MOST_TASKS: usize = 256;
 
 /// For each task the earlier tasks that it must run after. Those that follow from others are left out: a task is
@@ -75,7 +75,7 @@ impl HostMessages {
         talk
     }
 
-    /// Of a task: of its body and all functions that it reaches.
+    /// The messages of a task: of its body and all functions that it reaches.
     fn with_callees(body: &Body, program: &Program, own: &[HostMessages]) -> HostMessages {
         let mut reached: BTreeSet<FuncId> = BTreeSet::new();
         let mut open = callees(body);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn constant_ranges_of_a_buffer_are_told_apart() {
+    fn disjoint_constant_ranges_of_a_buffer_are_independent() {
         let program = program(&[copy("a", 0, 1, 0), copy("b", 0, 1, 8), copy("c", 0, 1, 4)]);
         assert_eq!(task_order(&program, false), [vec![], vec![], vec![0, 1]]);
     }

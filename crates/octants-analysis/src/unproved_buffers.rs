@@ -9,7 +9,7 @@ use crate::addresses::{Place, trace_address};
 use crate::effects::{Effects, inst_effects};
 use crate::iterations::touched_at_own_indices;
 
-/// What iterations of a loop do to a buffer.
+/// The accesses of a loop's iterations to a buffer.
 #[derive(Default)]
 struct Touches {
     reads: bool,
@@ -17,8 +17,8 @@ struct Touches {
     updates: bool,
 }
 
-/// The buffers that some iteration of a parallel loop may change while another one touches the same element, updates
-/// among themselves aside. `functions` are the effects of the functions that the loop may call.
+/// The buffers that some iteration of a parallel loop may change while another one touches the same element, except for
+/// pairs of updates. `functions` are the effects of the functions that the loop may call.
 pub fn unproved_buffers(body: &Body, around: ValueId, functions: &[Effects]) -> BTreeSet<BufferId> {
     let Op::For(l) = &body.inst(around).op else { return BTreeSet::new() };
     let mut touched: BTreeMap<BufferId, Touches> = BTreeMap::new();

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_its_axis_is_all_of_it() {
+    fn indices_out_of_range_cover_the_whole_axis() {
         assert_eq!(only([51, 100]), Indices { begin: 0, end: 100, step: 1 });
         assert_eq!(only([0, 100]), Indices { begin: 0, end: 100, step: 1 });
         assert_eq!(only([-3i32 as u32 as u64, 100]), Indices { begin: 0, end: 100, step: 1 });
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_all_of_the_axis() {
+    fn a_sum_that_overflows_has_no_value() {
         let far = SlotSum { constant: i64::MAX, terms: vec![(1, ScalarKind::I64, 1)] };
         assert_eq!(far.value(&[0, 1]), None);
         assert_eq!(SlotSum { constant: 0, terms: vec![(0, ScalarKind::F32, 1)] }.value(&[0]), None);

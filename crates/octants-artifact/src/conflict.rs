@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_decide_whether_rows_meet() {
+    fn arguments_decide_whether_rows_conflict() {
         let write = access(0, AccessKind::Write, (0, 10, 1));
         let read = access(0, AccessKind::Read, (0, 10, 1));
         assert!(conflicts(&write, 0, &read, 9, Overlap::Same));
@@ -128,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_range_meets_nothing() {
+    fn an_empty_range_conflicts_with_nothing() {
         let (write, none) = (access(0, AccessKind::Write, (0, 10, 1)), access(0, AccessKind::Read, (5, 5, 1)));
         assert!(!conflicts(&write, 0, &none, 0, Overlap::Same));
         assert!(!conflicts(&write, 0, &none, 0, Overlap::Partial));
     }
 
     #[test]
-    fn steps_that_pass_each_other_do_not_meet() {
+    fn disjoint_strided_ranges_do_not_conflict() {
         let (even, odd) = (access(0, AccessKind::Write, (0, 100, 2)), access(0, AccessKind::Write, (1, 100, 2)));
         assert!(!conflicts(&even, 0, &odd, 0, Overlap::Same));
         assert!(conflicts(&even, 0, &odd, 1, Overlap::Same));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_and_sums_come_in_any_order() {
+    fn reads_and_sums_commute() {
         let of = |kind| access(0, kind, (0, 10, 1));
         let add = of(AccessKind::Update(UpdateOp::Add));
         for (other, is_conflict) in [

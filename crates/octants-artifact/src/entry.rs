@@ -49,7 +49,7 @@ pub(crate) fn read_entry<'a>(key: &Key, bytes: &'a [u8]) -> Result<&'a [u8], Ref
     Ok(body)
 }
 
-/// Header without the checksum, and body, of an entry that is whole.
+/// The header without the checksum, and the body, of an intact entry.
 pub(crate) fn check_entry(bytes: &[u8]) -> Result<(&[u8], &[u8]), Refused> {
     let (header, body) = bytes.split_at_checked(HEADER).ok_or(Refused::Damaged)?;
     let (head, sum) = header.split_at(SUM_AT);

@@ -33,7 +33,7 @@ pub struct KeyBuilder {
 }
 
 impl KeyBuilder {
-    /// Nothing yet.
+    /// An empty list of ingredients.
     pub fn new() -> KeyBuilder {
         KeyBuilder::default()
     }
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ingredients_do_not_run_into_one_another() {
+    fn adjacent_ingredients_are_delimited() {
         let key = |parts: &[(&str, &str)]| {
             let mut builder = KeyBuilder::new();
             parts.iter().for_each(|(name, value)| _ = builder.add(name, *value));
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_written_as_64_digits() {
+    fn a_key_is_written_as_64_hex_digits() {
         let text = key_of_bytes(b"").to_string();
         assert_eq!(text, "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262");
     }

@@ -93,8 +93,8 @@ pub struct Artifact {
     pub defined_at: Option<String>,
     /// Target triple, CPU and features the code was made for.
     pub target: String,
-    /// Relocatable object files for the host, to be linked together; for a device binaries or texts of its own, each
-    /// loaded by itself.
+    /// Relocatable object files for the host, to be linked together; for a device, binaries or texts that are loaded
+    /// separately.
     pub modules: Vec<Vec<u8>>,
     /// Launch argument slots of 8 bytes each.
     pub arg_slots: u32,
@@ -108,7 +108,7 @@ pub struct Artifact {
     pub tasks: Vec<TaskMeta>,
     /// The execution order of the tasks; empty if each runs once, in order.
     pub graph: Vec<GraphPart>,
-    /// Integers in memory that its data-dependent loops change: their gradient begins where these began.
+    /// Integers in memory that its data-dependent loops change. The gradient starts from their initial values.
     pub counters: Vec<Condition>,
     /// Places that print or assert, named by index in the code.
     pub sites: Vec<Site>,
@@ -178,7 +178,7 @@ pub struct ParallelMeta {
     pub serialize: bool,
     /// Iterations per chunk (CPU), threads per block (GPU).
     pub block_dim: Option<u32>,
-    /// Most threads on the CPU.
+    /// Maximum number of threads on the CPU.
     pub num_threads: Option<u32>,
     /// Extent of the fastest axis where known: chunks are best cut at its multiples.
     pub inner_extent: Option<u64>,
@@ -188,8 +188,8 @@ pub struct ParallelMeta {
     pub scatter: Option<ScatterCopies>,
     /// On a GPU: blocks sum up copies at their end, so there should not be more blocks than run concurrently.
     pub block_sums: bool,
-    /// Threads of a block wait for each other or exchange values: a block has `block_dim` threads exactly, and a thread
-    /// runs one iteration, if the launcher can tell their number (GPU).
+    /// Threads of a block wait for each other or exchange values: a block has exactly `block_dim` threads, and a thread
+    /// runs one iteration, if the launcher knows the iteration count (GPU).
     pub cooperates: bool,
     /// Rough cost of one iteration in nanoseconds, to decide whether threads pay.
     pub cost_per_iteration: f32,
@@ -200,8 +200,8 @@ pub struct ParallelMeta {
 pub enum Bound {
     /// Known at compile time.
     Known(i64),
-    /// The value of an argument slot, an integer of this kind in its low bytes, and a number to be added as integers of
-    /// this kind are, which may wrap around: zero but for I32 and I64.
+    /// The value of an argument slot (an integer of this kind in its low bytes) plus a number. The addition wraps as
+    /// for integers of this kind. The number is zero except for I32 and I64.
     Slot(u32, ScalarKind, i64),
     /// The larger of two values: the begin of a loop that a launch runs in parts.
     Larger(BoundTerm, BoundTerm),
@@ -211,7 +211,7 @@ pub enum Bound {
     Computed,
 }
 
-/// A value of which a [`Bound`] is the larger or the smaller one.
+/// An operand of the minimum or maximum that a [`Bound`] takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BoundTerm {
     /// As [`Bound::Known`].
@@ -279,9 +279,9 @@ pub struct WideForm {
     pub addresses: Vec<u32>,
     /// Slots of extents that must be multiples of `lanes`.
     pub extents: Vec<u32>,
-    /// Fewest iterations for which it pays.
+    /// Minimum number of iterations for which it pays off.
     pub least_iterations: u64,
-    /// Fewest of them along the last axis, at least `lanes`.
+    /// Minimum number of of them along the last axis, at least `lanes`.
     pub least_row: u64,
 }
 
@@ -327,7 +327,7 @@ pub fn iterations(axes: &[(Bound, Bound)], args: &[u64]) -> Option<u64> {
 /// A place in the user's program that prints or asserts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Site {
-    /// What happens there.
+    /// The event at the site.
     pub kind: SiteKind,
     /// The text, in pieces.
     pub parts: Vec<SitePart>,
@@ -335,17 +335,17 @@ pub struct Site {
     pub location: String,
 }
 
-/// What happens at a site.
+/// The event at a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SiteKind {
     /// The text is written to standard output.
     Print,
-    /// The text is written to standard output once for each launch that comes there.
+    /// The text is written to standard output once for each launch that reaches the site.
     Report,
     /// The text is the message of an error, reported once.
     Assert,
-    /// Two accesses have no order. The parts are the buffer's name, perhaps what cures it, perhaps the kind of groups
-    /// that access it (`block` or `section`; else iterations do), for each access a choice among texts (`read`,
+    /// Two accesses are unordered. The parts are the buffer's name, optionally a remedy, optionally the kind of groups
+    /// that access it (`block` or `section`; otherwise iterations), for each access a choice among texts (`read`,
     /// `write` or `update`, and `path:line`), and the indices.
     Race,
 }
@@ -385,7 +385,7 @@ impl Artifact {
     }
 }
 
-/// What code is made for.
+/// The target of code.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum CodeTarget {
     /// The machine that this process runs on; entry points are [`HostTask`]s.
@@ -401,7 +401,7 @@ pub enum CodeTarget {
     },
 }
 
-/// What code of a device gets as its only parameter, by value; the launch's argument slots follow it at
+/// The only parameter of device code, passed by value. The launch's argument slots follow it at
 /// [`DeviceContext::BYTES`]. Shared by the device code generators and drivers; `repr(C)`, addressed by position.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -416,12 +416,12 @@ pub struct DeviceContext {
     pub seed: u64,
     /// 32: number of the launch.
     pub launch: u64,
-    /// 40: number of the kernel, which its records in the channel carry.
+    /// 40: number of the kernel, as in its records in the channel.
     pub kernel: u64,
     /// 48: number of the task in its kernel.
     pub task: u64,
-    /// 56: address of the number of rounds that the loop around the task has ended in this launch, where the device
-    /// counts them; zero elsewhere.
+    /// 56: address of the number of iterations that the loop around the task has completed in this launch, if the
+    /// device counts them; otherwise zero.
     pub rounds: u64,
 }
 
@@ -430,28 +430,28 @@ impl DeviceContext {
     pub const BYTES: u64 = 64;
     /// The number of a launch has as many bits. For random numbers those above it count rounds.
     pub const LAUNCH_BITS: u32 = 40;
-    /// Most bytes of argument slots that follow it. More are in memory of the device, and their address is in the place
-    /// of the first slot.
+    /// Maximum number of bytes of argument slots that follow it. More are in memory of the device, and their address is
+    /// in the place of the first slot.
     pub const MOST_ARGUMENT_BYTES: u64 = 4000;
 }
 
-/// What running code of a device says to the host: printed values and a failed assertion, in memory that both reach.
+/// Messages of running device code to the host: printed values and a failed assertion, in memory that both can access.
 /// The words of records follow it at [`DeviceChannel::BYTES`]. A record is the number of its kernel plus one in the
 /// high half of a word and the site in the low half, then the site's values, a word each. Code reserves a record's
 /// words by adding to `next`; a record that does not fit is counted in `lost` and dropped. The first assertion that
-/// fails swaps `failed` from 0 to a number that its task has in this launch alone and writes its record to `failure`,
-/// where there is room for [`DeviceChannel::FAILURE_WORDS`] of its words. Tasks that may assert do nothing as long as
-/// another one's number is there.
+/// fails swaps `failed` from 0 to a number that is unique to its task in this launch, and writes its record to
+/// `failure`, truncated to [`DeviceChannel::FAILURE_WORDS`] words. Tasks that may assert do nothing while `failed`
+/// contains another task's number.
 #[repr(C)]
 #[derive(Debug)]
 pub struct DeviceChannel {
     /// 0: words reserved so far; may exceed the capacity.
     pub next: u32,
-    /// 4: not zero where an assertion has failed.
+    /// 4: nonzero if an assertion has failed.
     pub failed: u32,
-    /// 8: words there are; set by the host.
+    /// 8: number of words; set by the host.
     pub capacity: u32,
-    /// 12: records that found no room.
+    /// 12: number of records that did not fit.
     pub lost: u32,
     /// 16: the first failure.
     pub failure: [u64; DeviceChannel::FAILURE_WORDS],
@@ -467,8 +467,8 @@ impl DeviceChannel {
 const _: () = assert!(size_of::<DeviceContext>() as u64 == DeviceContext::BYTES);
 const _: () = assert!(size_of::<DeviceChannel>() as u64 == DeviceChannel::BYTES);
 
-/// What host code gets as its first argument. Shared by the CPU code generator and the host driver; `repr(C)`, the code
-/// generator addresses the fields by position.
+/// The first argument of host code. Shared by the CPU code generator and the host driver; `repr(C)`, the code generator
+/// addresses the fields by position.
 #[repr(C)]
 #[derive(Debug, Clone)]
 pub struct HostContext {
@@ -488,10 +488,11 @@ pub struct HostContext {
     pub launch: u64,
     /// 56: for the driver's own use.
     pub owner: *const core::ffi::c_void,
-    /// 64: the address of a zeroed copy of what the task scatters to, for the call only; null where calls have none.
-    /// All calls of a launch do the same. For the code that adds copies: the address of a list of their addresses.
+    /// 64: the address of a zeroed private copy of the memory that the task scatters to, for this call; null without
+    /// copies. Either all calls of a launch have copies, or none. For code that merges copies: the address of a list of
+    /// their addresses.
     pub copies: *const core::ffi::c_void,
-    /// 72: how many copies are to be added.
+    /// 72: the number of copies to merge.
     pub copy_count: u64,
     /// 80: bytes of a copy before the region that is added.
     pub copy_offset: u64,
@@ -530,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_read_as_what_their_slots_hold() {
+    fn bounds_are_read_with_the_types_of_their_slots() {
         use ScalarKind::*;
         let value = |bits: u64, kind, more| Bound::Slot(0, kind, more).value(&[bits]);
         // The other bytes of a slot are ignored.
@@ -553,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn s14_an_artifact_tells_the_groups_of_its_tasks() {
+    fn s14_an_artifact_lists_the_groups_of_its_tasks() {
         let task =
             TaskMeta { name: "t".into(), symbol: "t".into(), reads: vec![0], writes: vec![1], ..TaskMeta::default() };
         let with = |groups: [Option<u32>; 2]| Artifact {

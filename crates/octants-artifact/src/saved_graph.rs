@@ -15,7 +15,7 @@ pub struct SavedGraph {
     pub kernels: Vec<SavedKernel>,
     /// The memory that it uses.
     pub memory: Vec<SavedMemory>,
-    /// What runs.
+    /// The steps.
     pub steps: Vec<SavedStep>,
 }
 
@@ -35,9 +35,9 @@ pub struct SavedKernel {
 pub enum SavedMemory {
     /// One that is given when the graph is loaded.
     Named {
-        /// By which name.
+        /// The name.
         name: String,
-        /// A description of what the user passed: another one has to be the same.
+        /// A description of the object that the user passed. A replacement must match it.
         what: String,
         /// Its length.
         bytes: u64,
@@ -46,7 +46,7 @@ pub enum SavedMemory {
     Own {
         /// Its length.
         bytes: u64,
-        /// What it always holds; nothing where steps set it.
+        /// Its constant contents; `None` if steps write it.
         holds: Option<Vec<u8>>,
     },
 }
@@ -115,7 +115,7 @@ pub enum SavedWork {
 pub enum UnreadableGraph {
     /// Another version of the compiler wrote it, or one for another device.
     Foreign,
-    /// It is not what was written.
+    /// The contents are damaged.
     Damaged,
 }
 
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_read_by_those_they_were_made_for_and_damage_is_found() {
+    fn saved_bytes_are_readable_only_by_their_maker_and_damage_is_detected() {
         let place = SavedPlace { memory: 0, offset: 8 };
         let work = SavedWork::Fill { to: place, pattern: vec![0], bytes: 16 };
         let graph = SavedGraph {

@@ -21,7 +21,7 @@ pub struct CopiedRegion {
     pub bytes: u64,
     /// The bounds of an array's axes. None for a field.
     pub axes: Vec<(Bound, Bound)>,
-    /// Bytes of a group of scalars. A region takes whole groups in a copy.
+    /// Bytes of a group of scalars. A region occupies whole groups in a copy.
     pub group: u64,
     /// Symbol of the code, a task's, that adds groups of all copies, numbered like iterations, to the shared memory and
     /// clears them.
@@ -46,8 +46,8 @@ impl ScatterCopies {
     /// Cost of an atomic sum, in bytes of a copy.
     pub const BYTES_PER_UPDATE: u64 = 32;
 
-    /// Bytes of the memory that a call's copy stands for in a launch with these argument slots; `None` where calls
-    /// have no copies.
+    /// Bytes of the memory that a call's private copy replaces, in a launch with these argument slots; `None` without
+    /// copies.
     pub fn bytes(&self, args: &[u64]) -> Option<u64> {
         let bytes = self.regions.iter().try_fold(0u64, |sum, region| sum.checked_add(region.bytes(args)?))?;
         (bytes <= ScatterCopies::MOST_BYTES).then_some(bytes)
@@ -64,7 +64,7 @@ impl ScatterCopies {
         }
     }
 
-    /// Bytes of a private copy, given the bytes of the memory that it stands for.
+    /// Bytes of a private copy, given the bytes of the memory that it replaces.
     pub fn room(&self, bytes: u64) -> u64 {
         bytes + self.regions.iter().map(|r| r.group).sum::<u64>()
     }

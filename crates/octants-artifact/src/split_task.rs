@@ -17,8 +17,8 @@ pub struct SplitTask {
     pub local: Vec<LocalRows>,
     /// Other memory that it updates: each part of the task computes a partial sum.
     pub updates: Vec<(u32, UpdateOp, SplitMemory)>,
-    /// The split arrays whose rows wrap around, with what the code takes for the number of rows and for the end of the
-    /// rows that it runs over, where these are constants.
+    /// The split arrays whose rows wrap around, with the number of rows and the end of the row range as the code has
+    /// them, if these are constants.
     pub wraps: Vec<(u32, Option<i64>, Option<i64>)>,
     /// Rows that must be the last ones of the array.
     pub last_rows: Vec<(u32, i64)>,
@@ -32,7 +32,7 @@ impl SplitTask {
     }
 }
 
-/// Rows of a split array that a rank has to have.
+/// Rows of a split array that must be local to the rank.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LocalRows {
     /// The array.
@@ -64,7 +64,7 @@ impl RowBound {
     }
 }
 
-/// Scalars of one type, one after the other.
+/// Contiguous scalars of one type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SplitMemory {
     /// The argument slot that holds the address.

@@ -32,20 +32,20 @@ use crate::entry::{HEADER, Refused, check_entry, compiler_of, read_entry, write_
 use crate::trust::{Trust, open_regular};
 use crate::{Artifact, Corrupted, Key};
 
-/// Time of use is kept no more exactly than this, so that reading rarely writes.
+/// Resolution of the recorded time of use. It is coarse, so that reading rarely writes.
 const FRESH: Duration = Duration::from_secs(600);
 /// A temporary file this old was left by a process that died.
 const ABANDONED: Duration = Duration::from_secs(3600);
 /// A sweep is expected each time that this part of the bound is written.
 const SWEEPS_PER_BOUND: u64 = 16;
 const TEMPORARY: &str = ".tmp-";
-/// End of the names of folders that hold the traces of a key.
+/// Suffix of the folders that contain the traces of a key.
 const TRACES: &str = ".traces";
 
 /// The contents of a folder and its size limit.
 #[derive(Debug, Clone)]
 pub struct StoreOptions {
-    /// The folder; made when something is first stored.
+    /// The folder; created when something is first stored.
     pub folder: PathBuf,
     /// Names the compiler, its version and build: only to recognize entries of other compilers; keys contain it
     /// already.
@@ -60,16 +60,16 @@ pub struct StoreOptions {
     pub named: bool,
 }
 
-/// What to do when the store holds more than it may.
+/// The eviction policy when the store exceeds its size limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
     /// Keep everything.
     Never,
-    /// Remove what other versions of the compiler wrote, and nothing else.
+    /// Remove only entries that other versions of the compiler wrote.
     Version,
-    /// Remove what was not used for longest.
+    /// Remove the least recently used entries.
     LeastRecentlyUsed,
-    /// Remove what was written first.
+    /// Remove the oldest entries.
     FirstWritten,
 }
 
@@ -133,7 +133,7 @@ pub struct Contents {
     pub other_entries: u64,
     /// Their bytes.
     pub other_bytes: u64,
-    /// Files of entries that are not what was written.
+    /// Files of damaged entries.
     pub damaged: Vec<PathBuf>,
 }
 
@@ -167,7 +167,7 @@ impl Store {
         &self.options.folder
     }
 
-    /// Whose files are loaded from the folder. The error gives the reason.
+    /// The owners whose files are loaded from the folder. The error gives the reason if none are.
     fn trust(&self) -> Result<Trust, String> {
         if let Some(trust) = self.trust.get() {
             return Ok(*trust);
@@ -202,7 +202,7 @@ impl Store {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).notice.take()
     }
 
-    /// What was done so far.
+    /// The counts of operations so far.
     pub fn counts(&self) -> StoreCounts {
         let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
         StoreCounts {
@@ -271,7 +271,7 @@ impl Store {
         Ok(())
     }
 
-    /// Whether it was written. The name is that of the entry only, where several have one key.
+    /// Returns whether it was written. `name` identifies the entry if several entries have one key.
     pub(crate) fn put_entry(&self, path: &Path, key: &Key, name: &Key, body: &[u8]) -> io::Result<bool> {
         if self.read_only.load(Ordering::Relaxed) {
             return Ok(false);
@@ -296,8 +296,8 @@ impl Store {
         }
     }
 
-    /// Decided by the name, whose bits are as good as drawn: a byte written starts a sweep with the same chance
-    /// everywhere.
+    /// Determined by the name, whose bits are effectively random: each written byte starts a sweep with the same
+    /// probability in every process.
     fn sweep_is_due(&self, name: &Key, bytes: u64) -> bool {
         if self.options.policy == Policy::Never {
             return false;
@@ -436,11 +436,11 @@ impl Found {
         Some(Found { bytes: about.len(), used: about.modified().ok()?, path, temporary, kind })
     }
 
-    /// Removes it, and the folder of traces that it was the last of.
+    /// Removes the file, and its folder of traces if that is then empty.
     fn remove(&self) -> io::Result<()> {
         fs::remove_file(&self.path)?;
         if let Some(folder) = self.path.parent().filter(|f| f.to_string_lossy().ends_with(TRACES)) {
-            // One that is not empty stays.
+            // A folder that is not empty remains.
             let _ = fs::remove_dir(folder);
         }
         Ok(())
@@ -475,13 +475,13 @@ fn refresh(file: &File, used: Option<SystemTime>) {
     let now = SystemTime::now();
     let fresh = used.is_some_and(|t| now.duration_since(t).is_ok_and(|age| age < FRESH));
     if !fresh {
-        // Of use to others only: whose folder may not be written to does without.
+        // This only helps other processes, so a failure on a read-only folder is ignored.
         let _ = file.set_times(FileTimes::new().set_modified(now));
     }
 }
 
-/// No other process and no other thread uses the same name. Clocks may stand still and process numbers may be those of
-/// another machine that shares the folder; then making the file fails, and the entry is not stored.
+/// A name that no other process or thread uses. If clocks do not advance, or machines that share the folder use equal
+/// process numbers, creating the file fails, and the entry is not stored.
 fn temporary_name() -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
     let thread = crate::KeyBuilder::new().add("thread", &std::thread::current().id()).key().to_string();

@@ -4,15 +4,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::ScalarKind;
 
-/// A part of a graph. The parts of a list run one after the other; an artifact with an empty list runs all its tasks,
-/// in order.
+/// A part of a graph. The parts of a list run in order. An artifact with an empty list runs all its tasks in order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GraphPart {
     /// A half-open range of task numbers, in order.
     Tasks(u32, u32),
-    /// Groups of parts that do not wait for one another.
+    /// Concurrent groups of parts.
     Parallel(Vec<Vec<GraphPart>>),
-    /// A body that runs, and again while its condition, read after each round, is not zero.
+    /// A body that runs at least once, and repeats while its condition, read after each round, is not zero.
     While {
         /// What decides.
         condition: Condition,
@@ -34,7 +33,7 @@ pub enum GraphPart {
         label: i64,
         /// The launch ends after the body if this is not zero.
         yields_on: Condition,
-        /// What runs again when a launch resumes here.
+        /// The parts that run again when a launch resumes here.
         body: Vec<GraphPart>,
     },
 }
@@ -61,8 +60,8 @@ impl Condition {
     }
 }
 
-/// The graph of tasks that run in order, but for neighbors of different groups, which do not wait for one another.
-/// Empty if there are none.
+/// The graph of tasks that run in order, except that adjacent tasks of different groups run concurrently. Empty without
+/// groups.
 pub fn graph_of_groups(groups: &[Option<u32>]) -> Vec<GraphPart> {
     let mut runs: Vec<(Option<u32>, (u32, u32))> = Vec::new();
     for (group, task) in groups.iter().zip(0..) {

@@ -22,7 +22,7 @@ pub enum Lookup {
     Subscript(u32, u32),
     /// A call at compile time.
     Call {
-        /// What is called.
+        /// The callee.
         function: u32,
         /// Arguments by position.
         args: Vec<u32>,
@@ -110,7 +110,7 @@ pub struct Outcome {
     pub artifact: Key,
     /// The code was made for arrays that share memory.
     pub may_alias: bool,
-    /// Arrays that share memory have to be checked against its `stream_parallel` groups.
+    /// Whether arrays that share memory must be checked against its `stream_parallel` groups.
     pub has_groups: bool,
     /// The length of some loop may come from memory.
     pub may_record_trip_counts: bool,
@@ -143,7 +143,7 @@ pub struct StoreOfGradient {
     pub buffers: Vec<u32>,
     /// Slots of the parameters.
     pub params: Vec<u32>,
-    /// What is kept, for messages.
+    /// The name of the stored state, for messages.
     pub kept: String,
     /// The inputs of the count, if these are only numbers and memory.
     pub depends: Option<Dependence>,
@@ -152,7 +152,7 @@ pub struct StoreOfGradient {
 /// The inputs of code that writes no memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dependence {
-    /// Slots: numbers, addresses, and what tells where elements are.
+    /// Slots: numbers, addresses, extents and strides.
     pub slots: Vec<u32>,
     /// Those that are addresses of memory that is read.
     pub addresses: Vec<u32>,
@@ -238,7 +238,7 @@ pub enum ValueType {
 /// A warning as it is shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredWarning {
-    /// What is wrong, and what to do.
+    /// The problem, and the remedy.
     pub text: String,
     /// File and line.
     pub place: Option<(String, u32)>,
@@ -249,10 +249,10 @@ pub struct StoredWarning {
 /// The subject of a warning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WarningKind {
-    /// What the program might do.
+    /// A possible effect of the program.
     Effect,
     /// How it is written.
     Syntax,
-    /// It uses what will go.
+    /// It uses a deprecated feature.
     Deprecation,
 }

@@ -16,7 +16,7 @@ use crate::{Key, KeyBuilder, Store, Trace};
 const MOST_TRACES: usize = 16;
 
 impl Trace {
-    /// Names it among the traces of its key: what it asks, what it was answered, and for which kind of call.
+    /// Its name among the traces of its key: a hash of its questions, its answers, and the kind of call.
     pub fn name(&self) -> Key {
         KeyBuilder::new().add("lookups", &self.lookups).add("may_alias", &self.outcome.may_alias).key()
     }
@@ -29,7 +29,7 @@ impl Store {
         files(&folder).iter().filter_map(|(_, name)| self.read(&folder.join(name), key, Trace::from_bytes)).collect()
     }
 
-    /// Stores a trace of a key beside the others; whether it was written. Errors are those of [`Store::put`].
+    /// Adds a trace to those of a key. Returns whether it was written. Errors are those of [`Store::put`].
     pub fn put_trace(&self, key: &Key, trace: &Trace) -> io::Result<bool> {
         let (folder, name) = (self.trace_folder(key), trace.name());
         let written = self.put_entry(&folder.join(name.to_string()), key, &name, &trace.to_bytes())?;

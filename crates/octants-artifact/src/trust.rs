@@ -82,14 +82,14 @@ mod unix {
             ))
         }
 
-        /// For a folder within this one: those who share it share that.
+        /// The same trust for a folder within this one.
         pub(crate) fn make_folders(self, folder: &Path) -> io::Result<()> {
             let missing: Vec<_> = folder.ancestors().take_while(|f| !f.is_dir()).collect();
             for folder in missing.into_iter().rev() {
                 let mut builder = std::fs::DirBuilder::new();
                 builder.recursive(true).mode(self.mode & 0o777).create(folder)?;
                 if self.group {
-                    // The mask of the process has taken rights away that the group has here.
+                    // The umask of the process has removed permissions that the group has here.
                     std::fs::set_permissions(folder, PermissionsExt::from_mode(self.mode))?;
                 }
             }

@@ -127,7 +127,7 @@ fn set_age(path: &Path, seconds: u64) {
 }
 
 #[test]
-fn what_was_stored_is_found_by_another_store() {
+fn an_entry_is_found_by_another_store() {
     let folder = Folder::new("found");
     let store = Store::open(options(&folder.0));
     assert_eq!(store.get(&key(1)), None);
@@ -139,7 +139,7 @@ fn what_was_stored_is_found_by_another_store() {
 }
 
 #[test]
-fn damage_to_any_byte_is_found_and_the_entry_dropped() {
+fn damage_to_any_byte_is_detected_and_the_entry_dropped() {
     let folder = Folder::new("damage");
     let store = Store::open(options(&folder.0));
     store.put(&key(1), &artifact(1, 40)).unwrap();
@@ -159,7 +159,7 @@ fn damage_to_any_byte_is_found_and_the_entry_dropped() {
 }
 
 #[test]
-fn cut_and_lengthened_entries_are_dropped() {
+fn truncated_and_extended_entries_are_dropped() {
     let folder = Folder::new("cut");
     let store = Store::open(options(&folder.0));
     store.put(&key(1), &artifact(1, 40)).unwrap();
@@ -177,7 +177,7 @@ fn cut_and_lengthened_entries_are_dropped() {
 }
 
 #[test]
-fn an_entry_in_the_place_of_another_is_not_taken_for_it() {
+fn an_entry_under_the_wrong_key_is_refused() {
     let folder = Folder::new("moved");
     let store = Store::open(options(&folder.0));
     store.put(&key(1), &artifact(1, 40)).unwrap();
@@ -189,7 +189,7 @@ fn an_entry_in_the_place_of_another_is_not_taken_for_it() {
 }
 
 #[test]
-fn examining_tells_whole_damaged_and_other_entries_apart() {
+fn examining_distinguishes_intact_damaged_and_foreign_entries() {
     let folder = Folder::new("examine");
     let store = Store::open(options(&folder.0));
     let other = Store::open(StoreOptions { compiler: key_of_bytes(b"other"), ..options(&folder.0) });
@@ -234,7 +234,7 @@ fn traces_are_kept_beside_the_artifact_of_the_same_key() {
 }
 
 #[test]
-fn of_many_traces_the_newest_stay() {
+fn only_the_newest_traces_are_kept() {
     let folder = Folder::new("many-traces");
     let store = Store::open(options(&folder.0));
     for i in 0..20 {
@@ -245,7 +245,7 @@ fn of_many_traces_the_newest_stay() {
 }
 
 #[test]
-fn a_trace_in_the_folder_of_another_key_is_not_taken_for_its_own() {
+fn a_trace_under_the_wrong_key_is_refused() {
     let folder = Folder::new("moved-trace");
     let store = Store::open(options(&folder.0));
     (1..=2).for_each(|i| _ = store.put_trace(&key(i), &trace(i)).unwrap());
@@ -254,7 +254,7 @@ fn a_trace_in_the_folder_of_another_key_is_not_taken_for_its_own() {
 }
 
 #[test]
-fn damage_to_any_byte_of_a_trace_is_found() {
+fn damage_to_any_byte_of_a_trace_is_detected() {
     let folder = Folder::new("damaged-traces");
     let store = Store::open(options(&folder.0));
     store.put_trace(&key(1), &trace(1)).unwrap();
@@ -274,7 +274,7 @@ fn damage_to_any_byte_of_a_trace_is_found() {
 }
 
 #[test]
-fn what_was_not_used_for_longest_goes_first() {
+fn the_least_recently_used_entry_is_evicted_first() {
     let folder = Folder::new("order");
     let store = Store::open(StoreOptions { most_bytes: 8_000, free_part: 0.5, ..options(&folder.0) });
     let keep_all = Store::open(options(&folder.0));
@@ -290,7 +290,7 @@ fn what_was_not_used_for_longest_goes_first() {
 }
 
 #[test]
-fn policies_keep_what_they_say() {
+fn each_policy_keeps_its_entries() {
     let folder = Folder::new("policies");
     let with = |policy, compiler: &[u8]| {
         Store::open(StoreOptions {
@@ -325,7 +325,7 @@ fn policies_keep_what_they_say() {
 }
 
 #[test]
-fn putting_keeps_the_folder_near_its_bound() {
+fn the_folder_stays_near_its_size_limit() {
     let folder = Folder::new("bound");
     let mut most = 0;
     for i in 0..1500 {
@@ -341,7 +341,7 @@ fn putting_keeps_the_folder_near_its_bound() {
 }
 
 #[test]
-fn what_dead_processes_left_is_removed() {
+fn leftovers_of_dead_processes_are_removed() {
     let folder = Folder::new("left");
     let store = Store::open(options(&folder.0));
     store.put(&key(1), &artifact(1, 40)).unwrap();
@@ -362,8 +362,8 @@ fn what_dead_processes_left_is_removed() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_is_told_once() {
-    // A file instead of the folder refuses even those who may do everything.
+fn a_folder_that_cannot_be_created_is_reported_once() {
+    // A file in place of the folder stops even the superuser.
     let folder = Folder::new("refused");
     fs::create_dir_all(&folder.0).unwrap();
     let file = folder.0.join("file");
@@ -377,7 +377,7 @@ fn a_folder_that_cannot_be_made_is_told_once() {
 }
 
 #[test]
-fn a_read_only_folder_is_read() {
+fn a_read_only_folder_is_readable() {
     use std::os::unix::fs::PermissionsExt;
     let folder = Folder::new("read-only");
     let store = Store::open(options(&folder.0));
@@ -399,7 +399,7 @@ fn a_read_only_folder_is_read() {
 }
 
 #[test]
-fn threads_that_put_get_sweep_and_clear_at_once_see_whole_entries() {
+fn concurrent_put_get_sweep_and_clear_see_whole_entries() {
     let folder = Folder::new("threads");
     let store = Store::open(StoreOptions { most_bytes: 20_000, ..options(&folder.0) });
     std::thread::scope(|s| {
@@ -460,7 +460,7 @@ fn put_for_ever() {
 }
 
 #[test]
-fn processes_killed_while_they_put_leave_whole_entries() {
+fn processes_killed_during_a_put_leave_whole_entries() {
     let folder = Folder::new("killed");
     let store = Store::open(options(&folder.0));
     for round in 0..12 {
@@ -496,7 +496,7 @@ fn put_a_trace_of_each_key() {
     let (Some(folder), Ok(number)) = (std::env::var_os(FOLDER), std::env::var(LIMIT)) else { return };
     let store = Store::open(options(Path::new(&folder)));
     for i in 0..KEYS {
-        // As a compilation does it: others may add theirs between looking and putting.
+        // In the order of a compilation: others may add traces between lookup and insertion.
         store.traces(&key(i));
         store.put_trace(&key(i), &trace(number.parse().unwrap())).unwrap();
     }
@@ -505,7 +505,7 @@ fn put_a_trace_of_each_key() {
 const KEYS: u64 = 200;
 
 #[test]
-fn processes_that_add_traces_of_the_same_keys_at_once_lose_none() {
+fn processes_that_add_traces_concurrently_lose_none() {
     let folder = Folder::new("traces-at-once");
     let mut children: Vec<Child> = (0..8).map(|n| child("put_a_trace_of_each_key", &folder.0, n)).collect();
     for c in &mut children {
@@ -549,7 +549,7 @@ fn put_with_a_full_disk() {
 }
 
 #[test]
-fn a_full_disk_is_told_once_and_leaves_nothing_half() {
+fn a_full_disk_is_reported_once_and_leaves_no_partial_entry() {
     let folder = Folder::new("full");
     let mut c = child("put_with_a_full_disk", &folder.0, 10_000);
     let text = said(&mut c);

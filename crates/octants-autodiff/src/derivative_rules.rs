@@ -81,7 +81,7 @@ fn unary_partial(b: &mut Builder, op: UnaryOp, x: ValueId, y: ValueId) -> Partia
     match op {
         Neg => MinusOne,
         Abs => Times(b.unary(Sgn, x)),
-        // The divisor is the result, which programs divide by as well.
+        // The divisor is the result, by which programs often divide too.
         Sqrt => HalfOver(y),
         // -1/2 x^(-3/2)
         Rsqrt => {
@@ -164,7 +164,7 @@ fn binary_partial(b: &mut Builder, op: BinaryOp, operand: usize, [x0, x1]: [Valu
         }
         // x1 * x0^(x1 - 1), and 0 where x1 is 0, also for x0 = 0.
         Pow if first => power_partial(b, x0, x1),
-        // y * log(x0); 0 for x0 = 0, where y is constant wherever it exists.
+        // y * log(x0); 0 for x0 = 0, where y is constant if it is defined.
         Pow => {
             let (zero, log) = (zero_like(b, x0), b.unary(UnaryOp::Log, x0));
             let (product, at_zero) = (b.binary(Mul, y, log), b.binary(Eq, x0, zero));
@@ -206,7 +206,7 @@ fn power_partial(b: &mut Builder, x: ValueId, exponent: ValueId) -> Partial {
     Partial::Times(select(b, flat, zero, product))
 }
 
-/// The constant that a value is, or is made of by `Splat`.
+/// The constant that a value is, or that `Splat` repeats.
 fn constant_of(b: &Builder, v: ValueId) -> Option<Const> {
     match b.body.inst(v).op {
         Op::Splat(a) => b.body.as_const(a),
@@ -281,7 +281,7 @@ pub fn push_forward(b: &mut Builder, y: ValueId, tangents: &[Option<ValueId>]) -
     }
 }
 
-/// What part of an operand a contribution to its adjoint belongs to.
+/// The part of an operand to whose adjoint a contribution belongs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
     /// All of it.
@@ -299,7 +299,7 @@ pub struct Contribution {
     pub operand: usize,
     /// Its position in it.
     pub part: Part,
-    /// What is to be added.
+    /// The contribution.
     pub value: ValueId,
 }
 
@@ -315,7 +315,7 @@ pub fn pull_back(b: &mut Builder, y: ValueId, adjoint: ValueId, wanted: impl Fn(
         && x == again
         && wanted(0)
     {
-        // Of a square both contributions are the same; its adjoint often has equal components, and is cheap to double.
+        // Both contributions of a square are the same; its adjoint often has equal components, and is cheap to double.
         let twice = b.binary(BinaryOp::Add, adjoint, adjoint);
         let value = b.binary(BinaryOp::Mul, twice, x);
         return vec![Contribution { operand: 0, part: Part::Whole, value }];
@@ -400,7 +400,7 @@ fn matmul_adjoint(b: &mut Builder, operand: usize, [x0, x1]: [ValueId; 2], adjoi
     match (&t0, &t1, operand) {
         (Type::Matrix(..), Type::Vector(..), 0) => outer(b, adjoint, x1),
         (Type::Vector(..), Type::Matrix(..), 1) => outer(b, x0, adjoint),
-        // The other's vector is on the side where its transpose would have it.
+        // The vector of the other operand is on the side of its transpose.
         (Type::Matrix(..), Type::Vector(..), _) => b.push(Op::MatMul(adjoint, x0), t1),
         (Type::Vector(..), Type::Matrix(..), _) => b.push(Op::MatMul(x1, adjoint), t0),
         (_, _, 0) => {

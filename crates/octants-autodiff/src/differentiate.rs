@@ -31,33 +31,33 @@ use crate::warn_of_stored_bits::warn_of_stored_bits;
 /// The options of differentiation, and its results besides the kernel.
 #[derive(Debug, Clone, Default)]
 pub struct Differentiation {
-    /// What is made of the kernel.
+    /// The mode of differentiation.
     pub mode: AutodiffMode,
     /// How many times reverse mode keeps the state of a loop.
     pub keeping: Keeping,
     /// The arrays that share memory in the call.
     pub aliases: Vec<Alias>,
-    /// The user's files, for lines that the modes which check report at run time.
+    /// The user's files, for lines that checking modes report at run time.
     pub sources: Sources,
-    /// What makes a derivative wrong and can be meant nevertheless.
+    /// Warnings about code that makes a derivative wrong, but may be intended.
     pub warnings: Vec<Diagnostic>,
-    /// What an adjoint keeps in memory of the launch.
+    /// The store that an adjoint needs.
     pub store: Option<StoreNeed>,
-    /// Loads of what atomic operations found and overwrote.
+    /// Loads of the old values that atomic operations overwrote.
     found: HashSet<ValueId>,
     errors: Vec<Diagnostic>,
 }
 
 impl Differentiation {
-    /// Of arrays that share no memory.
+    /// The options for arrays that share no memory.
     pub fn new(mode: AutodiffMode, keeping: Keeping) -> Differentiation {
         Differentiation { mode, keeping, ..Differentiation::default() }
     }
 
-    /// Takes what passes refused.
+    /// Returns the errors of the passes.
     ///
     /// # Errors
-    /// If they did.
+    /// Those of the passes, if any.
     pub fn finish(&mut self) -> Result<(), Vec<Diagnostic>> {
         if self.errors.is_empty() { Ok(()) } else { Err(std::mem::take(&mut self.errors)) }
     }
@@ -86,12 +86,12 @@ fn is_validation(_: &Kernel, d: &Differentiation) -> bool {
     d.mode == AutodiffMode::Validation
 }
 
-/// The result of the mode shows what the adjoint would run.
+/// The mode records the loops that the adjoint would run.
 fn records_trip_counts(_: &Kernel, d: &Differentiation) -> bool {
     matches!(d.mode, AutodiffMode::Trips | AutodiffMode::Reads)
 }
 
-/// The kernel is brought into the form that plans of reverse mode are made of.
+/// Brings the kernel into the form that the planner of reverse mode requires.
 fn is_planned(k: &Kernel, d: &Differentiation) -> bool {
     is_reverse(k, d) || records_trip_counts(k, d)
 }
@@ -169,7 +169,7 @@ fn reverse(kernel: &mut Kernel, d: &mut Differentiation) {
 /// Applies the mode to a kernel.
 ///
 /// # Errors
-/// What the mode cannot differentiate, with its location. The kernel means nothing then.
+/// Code that the mode cannot differentiate, with its location. The kernel is invalid then.
 pub fn differentiate(kernel: &mut Kernel, asked: &mut Differentiation) -> Result<(), Vec<Diagnostic>> {
     if asked.mode != AutodiffMode::None {
         run_pipeline(DIFFERENTIATE, kernel, asked);

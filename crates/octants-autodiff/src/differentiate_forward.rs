@@ -64,8 +64,8 @@ fn run_in_order(kernel: &mut Kernel) {
     }
 }
 
-/// A parallel loop, or a function (`None`), updates what iterations share in a way in which the last one decides, or
-/// asks what a sum was before. `functions` that do are known.
+/// Whether a parallel loop, or a function (`None`), updates shared memory such that the order of iterations matters, or
+/// uses the old value of a sum. `functions` lists functions that do.
 fn depends_on_order(body: &Body, parallel: Option<ValueId>, kernel: &Kernel, functions: &[bool]) -> bool {
     let shared = parallel.map(|v| locals_of_all_iterations(body, v)).unwrap_or_default();
     let block = parallel.map_or(body.root, |v| body.inst(v).op.blocks()[0]);
@@ -99,7 +99,7 @@ fn depends_on_order(body: &Body, parallel: Option<ValueId>, kernel: &Kernel, fun
     found
 }
 
-/// What all bodies of a kernel share.
+/// The state that all bodies of a kernel share.
 struct Whole<'a> {
     shadow_buffers: &'a BTreeMap<BufferId, BufferId>,
     functions: &'a [Signature],
@@ -188,7 +188,7 @@ impl<'a> Forward<'a> {
         self.tangent(v).unwrap_or_else(|| zero(&mut self.b, &ty))
     }
 
-    /// Places an instruction, with what its tangent takes.
+    /// Emits an instruction and the code for its tangent.
     fn instruction(&mut self, v: ValueId) {
         let op = self.b.body.inst(v).op.clone();
         let ty = self.b.ty(v).clone();
@@ -342,7 +342,7 @@ impl<'a> Forward<'a> {
             let arg = args[i];
             let t = match (self.tangent(arg), self.b.ty(arg).clone()) {
                 (Some(t), _) => t,
-                // Memory without a dual: the tangent of what the function writes to it is dropped.
+                // Memory without a dual: tangents of values that the function writes to it are dropped.
                 (None, Type::Ref(ty)) => {
                     let local = self.b.body.add_local("no dual", (*ty).clone());
                     let addr = self.b.local_addr(local);

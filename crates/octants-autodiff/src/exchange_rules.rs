@@ -28,7 +28,7 @@ pub(crate) fn pull_exchange(b: &mut Builder, op: SubgroupOp, other: ValueId, adj
     }
 }
 
-/// Of a shift by a known distance. A thread without one so far away took its own value.
+/// The adjoint of a shift by a known distance. A thread without a source at that distance received its own value.
 fn pull_shift(b: &mut Builder, back: SubgroupOp, distance: i64, adjoint: ValueId) -> ValueId {
     let lane = grid(b, GridValue::Lane);
     let threads = threads_of_subgroup(b, lane);
@@ -45,8 +45,8 @@ fn pull_shift(b: &mut Builder, back: SubgroupOp, distance: i64, adjoint: ValueId
     b.binary(BinaryOp::Add, taken, own)
 }
 
-/// Of any other exchange: iterates over the threads of the subgroup, and adds the adjoints of those that received from
-/// this one.
+/// The adjoint of any other exchange: iterates over the threads of the subgroup, and adds the adjoints of those that
+/// received from this one.
 fn pull_from_all(b: &mut Builder, op: SubgroupOp, other: ValueId, adjoint: ValueId) -> ValueId {
     let lane = grid(b, GridValue::Lane);
     let end = threads_of_subgroup(b, lane);

@@ -46,7 +46,7 @@ fn members_of(kernel: &Kernel, block: BlockId) -> Vec<Member> {
     body.block(block).iter().filter_map(member).collect()
 }
 
-/// The groups before and after a statement that does something: it would join the latter, but may belong to the former.
+/// The groups before and after a statement with effects. It would join the latter, but may belong to the former.
 fn groups_around_statements(kernel: &Kernel, block: BlockId, members: &[Member]) -> Vec<(LoopGroup, LoopGroup)> {
     let (mut found, mut before, mut does) = (Vec::new(), None, false);
     for &v in kernel.body.block(block) {

@@ -5,8 +5,8 @@ use octants_diag::{Code, Diagnostic};
 use octants_ir::insert_code::bodies;
 use octants_ir::{Effect, Kernel, MemorySpace, Op};
 
-/// Refuses a kernel whose threads share memory or wait for each other: what one of them writes another one reads, and a
-/// derivative would have to take the same way back.
+/// Refuses a kernel whose threads share memory or wait for each other: one thread reads values that another writes, and
+/// the derivative would have to reverse this.
 ///
 /// # Errors
 /// The first operation of that kind.
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_that_wait_for_each_other_are_refused() {
+    fn cooperating_threads_are_refused() {
         let kernel = |line: &str| -> Kernel {
             let text = format!(
                 "kernel k -> unit {{

@@ -10,13 +10,13 @@ use octants_ir::insert_code::bodies;
 use octants_ir::{BufferId, Kernel, Layout, Op};
 use octants_passes::Alias;
 
-/// Refuses the gradient of a kernel that writes to an array which shares elements in this call with another one whose
-/// gradient is other memory: what flows between the two is in neither.
+/// Refuses the gradient of a kernel that writes to an array which, in this call, shares elements with another one that
+/// has a separate gradient: a derivative that flows between the two would be in neither gradient.
 ///
 /// # Errors
 /// The first such write.
 pub fn refuse_shared_writes(kernel: &mut Kernel, aliases: &[Alias]) -> Result<(), Box<Diagnostic>> {
-    // Elements of arrays with gaps may be between those of the other one.
+    // Elements of strided arrays may interleave.
     let counts =
         |b: &BufferId| kernel.shadow_buffers.contains_key(b) && kernel.buffers[b.index()].layout == Layout::Contiguous;
     let pairs: Vec<Alias> = aliases.iter().filter(|a| [a.first, a.second].iter().all(counts)).copied().collect();
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_that_share_a_part_must_not_be_written() {
+    fn writes_to_overlapping_arrays_are_refused() {
         assert!(is_refused(1, &[alias(0, 1, false)]));
         assert!(is_refused(1, &[alias(1, 0, false)]));
         // Memory without a gradient is constant.
@@ -96,12 +96,12 @@ mod tests {
     }
 
     #[test]
-    fn arrays_with_gaps_may_lie_between_one_another() {
+    fn interleaved_strided_arrays_are_accepted() {
         assert!(refuse_shared_writes(&mut kernel(1, "strided"), &[alias(0, 1, false)]).is_ok());
     }
 
     #[test]
-    fn one_array_is_one_where_its_gradient_is() {
+    fn aliases_are_accepted_if_their_gradients_alias() {
         assert!(!is_refused(1, &[alias(0, 1, true), alias(2, 3, true)]));
         assert!(is_refused(1, &[alias(0, 1, true)]));
     }

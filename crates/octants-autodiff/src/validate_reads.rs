@@ -74,8 +74,7 @@ fn leave_line(b: &mut Builder, marks: BufferId, indices: Vec<ValueId>, sources: 
     b.push(Op::Atomic(AtomicOp::Exchange, mark, line), Type::I32);
 }
 
-/// Asserts that an element has no mark, or where it is an update by the smaller (0) or larger (1) number, one of such
-/// an update.
+/// Asserts that an element has no mark, or, for an atomic minimum (0) or maximum (1), the mark of such an update.
 fn check(b: &mut Builder, buffer: &Buffer, marks: BufferId, indices: Vec<ValueId>, extreme: Option<i64>) {
     let zero = b.int(0, Scalar::I32);
     let mark = b.push(Op::BufferAddr(marks, indices.clone()), Type::Ref(Box::new(Type::I32)));

@@ -8,8 +8,7 @@ use crate::derivative_rules::has_derivative;
 use crate::differentiate_reverse::{gradients, varied_values};
 use octants_analysis::{Place, trace_address};
 
-/// A warning of each place at which bits of what depends on memory with a derivative, or integers computed from them,
-/// go to memory.
+/// A warning for each store of bits of a differentiable value, or of integers computed from such bits.
 pub(crate) fn warn_of_stored_bits(kernel: &Kernel) -> Vec<Diagnostic> {
     let (body, shadow_buffers) = (&kernel.body, gradients(kernel));
     let varied = varied_values(body, &|b: BufferId| shadow_buffers.get(b.index()).is_some_and(Option::is_some));
@@ -36,7 +35,7 @@ pub(crate) fn warn_of_stored_bits(kernel: &Kernel) -> Vec<Diagnostic> {
                 }
                 _ => false,
             };
-            // What has become a number again has a derivative of zero, as any constant.
+            // A value that is converted back to a float has a zero derivative, like any constant.
             if found && !has_derivative(&inst.ty) {
                 changed |= !std::mem::replace(&mut bits[v.index()], true);
             }

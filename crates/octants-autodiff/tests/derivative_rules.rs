@@ -118,7 +118,7 @@ fn unary(op: UnaryOp, x: f64) -> f64 {
         Trunc => x.trunc(),
         IsNan => f64::from(x.is_nan()),
         IsInf => f64::from(x.is_infinite()),
-        // It has no derivative: see `stop_grad_ends_a_derivative`.
+        // It has no derivative: see `stop_grad_stops_a_derivative`.
         BitNot | Popcnt | Clz | Ffs | StopGrad => panic!("on integers only"),
     }
 }
@@ -149,7 +149,7 @@ fn binary(op: BinaryOp, x: f64, y: f64) -> f64 {
     }
 }
 
-/// Numbers from a linear congruence: the same at each run.
+/// Numbers of a linear congruential generator: the same in each run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -298,7 +298,7 @@ fn dot(x: &[f64], y: &[f64]) -> f64 {
     x.iter().zip(y).map(|(x, y)| x * y).sum()
 }
 
-/// `x` moved along a direction; integers stay.
+/// `x` moved along a direction; integers are unchanged.
 fn moved(x: &[Value], direction: &[Value], by: f64) -> Vec<Value> {
     let value = |(x, d): (&Value, &Value)| x.iter().zip(d).map(|(x, d)| x + by * d).collect();
     x.iter().zip(direction).map(value).collect()
@@ -405,7 +405,7 @@ fn chosen_derivatives_where_none_exists() {
     assert_eq!((forward[0], reverse[0]), (0.0, 0.0));
 }
 
-/// One of the smallest components gets the whole derivative, and a product with a zero in it has one.
+/// One of several smallest components gets the entire derivative, and a product that contains a zero has a derivative.
 #[test]
 fn folds_of_equal_components_and_zeros() {
     for (op, x, expected) in [
@@ -421,7 +421,7 @@ fn folds_of_equal_components_and_zeros() {
 }
 
 #[test]
-fn what_is_left_out_contributes_no_nan() {
+fn unselected_values_contribute_no_nan() {
     let params = vec![(F64, POSITIVE); 2];
     let case = case(String::new(), params, F64, |b, p| {
         let no = b.int(0, Scalar::U1);
@@ -433,13 +433,13 @@ fn what_is_left_out_contributes_no_nan() {
 }
 
 #[test]
-fn stop_grad_ends_a_derivative() {
+fn stop_grad_stops_a_derivative() {
     assert_eq!(UnaryOp::StopGrad.derivative(), Derivative::Zero);
 }
 
 /// Integer operations have derivative zero.
 #[test]
-fn operations_on_integers_are_flat() {
+fn integer_operations_have_zero_derivatives() {
     for &op in UnaryOp::ALL {
         assert!(op.derivative() == Derivative::Zero || !on_integers(move || unary(op, 0.5)), "{op:?}");
     }

@@ -169,7 +169,7 @@ fn check(seed: u64) -> Found {
 }
 
 #[test]
-fn gradients_are_those_of_differences() {
+fn gradients_match_finite_differences() {
     let seeds = std::env::var("OCTANTS_TEST_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(1000);
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
@@ -199,13 +199,13 @@ fn gradients_are_those_of_differences() {
 }
 
 #[test]
-fn numbers_that_become_infinite_tell_nothing() {
+fn infinite_values_are_not_compared() {
     // Repeated squaring overflows, but nothing reads the result, so the differences converge.
     assert!(!check(3147).told);
 }
 
 #[test]
-fn the_pipeline_keeps_what_an_adjoint_does() {
+fn the_pipeline_preserves_adjoints() {
     for seed in 0..200 {
         let kernel = random_kernel(seed);
         let mut adjoint = kernel.clone();

@@ -13,7 +13,7 @@ use octants_runtime::Driver;
 use crate::llvm::{ASSEMBLY, Llvm, OBJECT};
 use crate::open_gpu::{list_gpus, open_gpu};
 
-/// What the names of all chips begin with.
+/// Common prefix of the chips' names.
 const CHIP: &str = "sm_";
 
 /// The back end of NVIDIA's GPUs.

@@ -11,15 +11,15 @@ use crate::llvm::{Llvm, named};
 /// The architectures of processors. Object files are those of Linux.
 const X86: &str = "x86_64-unknown-linux-gnu";
 const ARM: &str = "aarch64-unknown-linux-gnu";
-/// What all processors of the first run.
+/// The baseline processor of the first architecture.
 const ANY_X86: &str = "x86-64";
-/// What all processors of the second run.
+/// The baseline processor of the second architecture.
 const ANY_ARM: &str = "aarch64";
 
 /// The back end of the host.
 pub struct Host;
 
-/// The architectures that a name of this back end stands for.
+/// The architectures that a name of this back end includes.
 fn architectures(arch: &str) -> &'static [&'static str] {
     match arch {
         "x64" => &[X86],

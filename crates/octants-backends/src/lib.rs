@@ -18,8 +18,8 @@ use octants_engine::{Backend, Backends};
 #[cfg(feature = "recording")]
 pub use octants_driver_recording as recording;
 
-/// The back ends, in the order of preference. Call it once and keep the table: entries own what outlives programs, such
-/// as the libraries of drivers that can be loaded only a few times, and live as long as the process.
+/// The back ends, in the order of preference. Call it once and keep the table: entries own objects that outlive
+/// programs, such as driver libraries that can be loaded only a few times, and live until the process ends.
 pub fn backends() -> Backends {
     let vulkan: &'static dyn Backend = Box::leak(Box::<vulkan::Vulkan>::default());
     let entries: Vec<&'static dyn Backend> = vec![&host::Host, &cuda::Cuda, &hip::Hip, vulkan];

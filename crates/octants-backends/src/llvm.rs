@@ -12,7 +12,7 @@ const TEXT: CodeForm = CodeForm { name: "llvm", ending: "ll" };
 const LOWERED: CodeForm = CodeForm { name: "llvm-lowered", ending: "ll" };
 /// Assembly.
 pub(crate) const ASSEMBLY: CodeForm = CodeForm { name: "asm", ending: "s" };
-/// What the machine's driver is given: an object file for the CPU, assembly text or linked code for GPUs.
+/// The code that the driver loads: an object file for the CPU, assembly text or linked code for GPUs.
 pub(crate) const OBJECT: CodeForm = CodeForm { name: "object", ending: "o" };
 
 const FORMS: &[CodeForm] = &[TEXT, LOWERED, ASSEMBLY, OBJECT];

@@ -13,12 +13,12 @@ use octants_runtime::Driver;
 const TEXT: CodeForm = CodeForm { name: "spirv", ending: "spvasm" };
 /// The same, by the name that every back end has for its assembly language.
 const ASSEMBLY: CodeForm = crate::llvm::ASSEMBLY;
-/// What the driver is given: the module of the first task.
+/// The code that the driver loads: the module of the first task.
 const OBJECT: CodeForm = crate::llvm::OBJECT;
 
-/// The target with everything that code may use.
+/// The target with all optional features.
 const USUAL: &str = "vulkan";
-/// The target with nothing that a device may lack.
+/// The target without optional features.
 const LEAST: &str = "vulkan-minimum";
 
 /// octants-codegen-spirv as the engine calls it.
@@ -79,7 +79,7 @@ impl CodeGenerator for Spirv {
 /// The back end of Vulkan's devices.
 #[derive(Default)]
 pub struct Vulkan {
-    /// Kept from program to program.
+    /// Kept across programs.
     instances: Instances,
 }
 

@@ -7,7 +7,7 @@ use octants_backends::backends;
 use octants_engine::config::Arch;
 
 #[test]
-fn a_name_is_of_one_entry_and_the_hosts_comes_first() {
+fn names_are_unique_and_the_host_entry_is_first() {
     let entries = backends().entries;
     assert_eq!(entries[0].name(), Arch::CPU.name());
     let mut names: Vec<&str> = entries.iter().flat_map(|b| b.names()).copied().collect();
@@ -20,7 +20,7 @@ fn a_name_is_of_one_entry_and_the_hosts_comes_first() {
 }
 
 #[test]
-fn every_name_has_a_usual_target() {
+fn every_name_has_a_default_target() {
     for backend in backends().entries {
         for arch in backend.names() {
             let usual = backend.usual_target(arch);
@@ -30,7 +30,7 @@ fn every_name_has_a_usual_target() {
 }
 
 #[test]
-fn every_target_is_of_one_kind_and_has_code() {
+fn every_target_has_one_kind_and_code() {
     for (i, backend) in backends().entries.iter().enumerate() {
         let targets = backend.targets();
         assert!(targets.iter().any(|name| backend.is_listed(name)), "{}", backend.name());
@@ -45,7 +45,7 @@ fn every_target_is_of_one_kind_and_has_code() {
 }
 
 #[test]
-fn forms_of_code_have_endings() {
+fn code_formats_have_file_suffixes() {
     let ending = |backend: usize, form: &str, target: &str| {
         let backend = backends().entries[backend];
         let form = backend.code_generator().forms().iter().find(|f| f.name == form).unwrap();
@@ -57,7 +57,7 @@ fn forms_of_code_have_endings() {
 }
 
 #[test]
-fn the_host_is_named_in_the_identity_of_its_code() {
+fn the_identity_of_host_code_names_the_processor() {
     let generator = backends().entries[0].code_generator();
     let host = generator.identity(&CodeTarget::Host).unwrap();
     let other = CodeTarget::Device { triple: "t".into(), cpu: "c".into(), features: String::new() };

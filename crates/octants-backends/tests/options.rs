@@ -42,7 +42,7 @@ fn values_are_checked() {
 }
 
 #[test]
-fn names_of_machines_are_those_of_the_back_ends() {
+fn arch_names_match_the_back_ends() {
     let all = "cpu, x64, arm64, gpu, cuda, amdgpu, vulkan, metal";
     assert_eq!(refusal("arch", "cdua"), format!("option `arch`: `cdua` is not one of {all} (did you mean `cuda`?)"));
     for name in all.split(", ") {

@@ -196,7 +196,7 @@ impl Lowering<'_, '_> {
         self.e.and(count, self.e.int(self.e.scalar(s), i64::from(s.bits()) - 1))
     }
 
-    /// The divisor with what would trap replaced by one; whether it was -1.
+    /// The divisor, with values that would trap replaced by one; and whether it was -1.
     fn safe_divisor(&self, s: Scalar, b: V) -> (V, Option<V>) {
         let e = self.e;
         let ty = e.scalar(s);

@@ -31,7 +31,7 @@ impl Lowering<'_, '_> {
     fn atomic_scalar(&self, op: AtomicOp, place: &Place, leaf: &LeafAt, operand: V) -> V {
         let ptr = self.leaf_pointer(place, leaf);
         let s = leaf.scalar;
-        // Memory without a tag is one thread's own.
+        // Memory without a tag is private to a thread.
         if leaf.tag.is_none() && self.e.is_alloca(ptr) {
             return self.update_plainly(op, ptr, leaf, operand);
         }
@@ -94,7 +94,7 @@ impl Lowering<'_, '_> {
         }
     }
 
-    /// Repeats a compare-and-swap until no other thread came between. An update that changes nothing is not stored.
+    /// Repeats a compare-and-swap until no other thread interferes. An update that changes nothing is not stored.
     fn cas_loop(&self, op: AtomicOp, ptr: V, leaf: &LeafAt, operand: V) -> V {
         let s = leaf.scalar;
         self.swap_repeatedly(Some(op), ptr, leaf, |old| {
@@ -103,7 +103,7 @@ impl Lowering<'_, '_> {
         })
     }
 
-    /// Replaces the bits of an element by those that `new` makes of them; yields the old value.
+    /// Replaces the bits of an element by `new` of them; yields the old value.
     fn swap_repeatedly(&self, op: Option<AtomicOp>, ptr: V, leaf: &LeafAt, new: impl Fn(V) -> V) -> V {
         let e = self.e;
         let s = leaf.scalar;
@@ -227,7 +227,7 @@ impl Lowering<'_, '_> {
             let of_target = target.shape.leaves[0].scalar;
             let (s, _) = self.fold_start(r.op, of_target);
             let total = self.e.load(self.e.scalar(s), self.parallel.accumulators[slot], s.bytes());
-            // What was subtracted has been summed as negative.
+            // Subtracted values were negated before the sum.
             let op = if r.op == AtomicOp::Sub { AtomicOp::Add } else { r.op };
             let total = self.folded(of_target, total);
             if r.plain {

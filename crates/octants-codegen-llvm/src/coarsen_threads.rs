@@ -6,7 +6,7 @@ use crate::emit::{IntCmp, V};
 use crate::lowering::Lowering;
 
 impl Lowering<'_, '_> {
-    /// Tells the optimizer what the launcher has checked.
+    /// Passes the conditions that the launcher has checked to the optimizer.
     pub fn assume_wide(&self, form: &WideForm) {
         let e = self.e;
         for slot in &form.extents {

@@ -25,7 +25,7 @@ use crate::{CodegenError, CodegenOptions, Listing};
 /// The result of compiling a piece.
 struct Made {
     code: Vec<u8>,
-    /// Those whose main form it holds.
+    /// The tasks whose main form it contains.
     tasks: Vec<TaskMeta>,
 }
 
@@ -108,7 +108,7 @@ fn make_all(
     all.map(|made| made.expect("compiler bug: a module part was not compiled")).collect()
 }
 
-/// What makes one module.
+/// Builds one module.
 struct ModuleBuilder {
     target: Box<dyn Target>,
     machine: TargetMachine,
@@ -121,7 +121,7 @@ struct Lowered<'m, 'c> {
     module: &'m Module<'c>,
     builder: &'m ModuleBuilder,
     level: u8,
-    /// The tasks whose main form it holds.
+    /// The tasks whose main form it contains.
     tasks: Vec<TaskMeta>,
 }
 
@@ -198,7 +198,7 @@ impl Lowered<'_, '_> {
     }
 }
 
-/// Gives a whole program as one module to `then`.
+/// Passes the whole program, as one module, to `then`.
 fn as_one<R>(
     scheduled: &Scheduled,
     options: &CodegenOptions,

@@ -44,7 +44,7 @@ pub(crate) struct AtomicStyle {
     pub scope: &'static str,
     /// The scope that includes the host.
     pub scope_with_host: &'static str,
-    /// Kinds of metadata that promise what is true of the memory of a program.
+    /// Kinds of metadata that assert properties of the program's memory.
     pub promises: &'static [&'static str],
 }
 
@@ -323,7 +323,7 @@ impl Emitter {
         llvm!(LLVMBuildCall2(self.builder, ty, f, args.as_mut_ptr(), args.len() as u32, NO_NAME))
     }
 
-    /// An instruction without operands as the assembler has it, with what else it touches.
+    /// An inline assembly instruction without operands, with its clobbers.
     pub fn assembly(&self, text: &str, touches: &str) {
         let [text, touches] = [text, touches].map(|t| (t.as_ptr().cast_mut().cast(), t.len()));
         let (ty, att) =
@@ -479,7 +479,7 @@ impl Emitter {
         })
     }
 
-    /// Sets a module flag, which the linker and passes read; of two the larger holds.
+    /// Sets a module flag, which the linker and passes read; of two values, the larger one wins.
     pub fn set_module_flag(&self, key: &str, value: i64) {
         let behavior = llvm_sys::LLVMModuleFlagBehavior::LLVMModuleFlagBehaviorWarning;
         llvm!({

@@ -47,7 +47,7 @@ thread_local! {
 /// Work of a thread; it receives the callback for its steps.
 type Work<'a> = dyn Fn(&mut dyn FnMut(&'static str)) + Sync + 'a;
 
-/// An error that only a fault of this compiler, or of LLVM, can be the cause of.
+/// An error that only a bug of this compiler or of LLVM can cause.
 pub(crate) fn compiler_bug(what: &str) -> CodegenError {
     CodegenError::new(format!("compiler bug: {what}. Please report it, with the kernel's source"))
 }
@@ -80,7 +80,7 @@ pub(crate) fn on_threads(
             TELL.set(None);
             let _ = tell.send(Event::Ended(panic));
         };
-        // Fewer threads do too.
+        // Fewer threads suffice, too.
         running +=
             usize::from(thread::Builder::new().name("octants-compile".into()).stack_size(STACK).spawn(run).is_ok());
     }
@@ -161,7 +161,7 @@ extern "C" fn fatal_error(reason: *const c_char) {
     }
 }
 
-/// Errors that LLVM reports to the context of a module and works on after them, with code that must not be used.
+/// Errors that LLVM reports to the context of a module. LLVM continues after them, with code that must not be used.
 #[derive(Default)]
 pub(crate) struct Diagnostics {
     errors: Mutex<Vec<String>>,
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fatal_error_of_llvm_is_an_error_and_what_follows_works() {
+    fn a_fatal_error_of_llvm_is_an_error_and_later_compilations_work() {
         for _ in 0..3 {
             let error = on_a_thread(&mut |_| (), |_| fail()).unwrap_err().to_string();
             assert!(error.contains("compiler bug: LLVM cannot generate code: ") && error.contains("PTX"), "{error}");
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_beside_one_that_fails_end_their_work() {
+    fn other_threads_finish_when_one_fails() {
         let (next, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let result = on_threads(4, &mut |_| (), &|_| {
             if next.fetch_add(1, Ordering::Relaxed) == 1 {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_heard_of_and_panics_go_on() {
+    fn steps_are_reported_and_panics_propagate() {
         let mut steps = Vec::new();
         let made = on_a_thread(&mut |step| steps.push(step), |step| {
             step("one");
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_llvm_reports_to_a_context_is_an_error() {
+    fn diagnostics_of_an_llvm_context_become_errors() {
         let processor = Processor::named("x86_64-unknown-linux-gnu", "x86-64").unwrap();
         let (_, machine) = Cpu::new(&processor, &CodegenOptions::default()).unwrap();
         let diagnostics = Diagnostics::default();

@@ -36,7 +36,7 @@ fn is_fused<'c>(module: &Module<'c>, ty: BasicTypeEnum<'c>) -> bool {
 }
 
 fn flags(inst: &InstructionValue<'_>) -> LLVMFastMathFlags {
-    // SAFETY: it is asked of operations with floats only.
+    // SAFETY: this is only called for float operations.
     unsafe { LLVMGetFastMathFlags(inst.as_value_ref()) }
 }
 

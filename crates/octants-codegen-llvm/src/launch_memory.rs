@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 
 use octants_ir::{Body, Layout, MemorySpace, Op, Program, Schedule};
 
-/// Most bytes of shared memory that code declares on such machines.
+/// Maximum number of bytes of shared memory that code declares on such machines.
 const MOST_DECLARED: u64 = 48 << 10;
 
 /// Every root begins at a multiple of this.
 const ALIGNMENT: u64 = 16;
 
-/// Where roots of shared memory are that are too large to be declared.
+/// Offsets of shared-memory roots that are too large to be declared.
 #[derive(Debug, Default)]
 pub(crate) struct LaunchMemory {
     /// Per root: its offset; `None` for one that the code declares.
@@ -22,8 +22,7 @@ pub(crate) struct LaunchMemory {
 }
 
 impl LaunchMemory {
-    /// Computes the launch memory of a program. Roots of one task are apart; those of different tasks may share their
-    /// place.
+    /// Computes the launch memory of a program. Roots of one task do not overlap; those of different tasks may.
     pub fn of(program: &Program, schedule: &Schedule, root_bytes: &[u64]) -> LaunchMemory {
         let sizes: Vec<u64> = root_bytes.iter().map(|b| b.next_multiple_of(ALIGNMENT)).collect();
         let used: Vec<BTreeSet<usize>> =

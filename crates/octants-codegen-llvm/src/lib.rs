@@ -72,7 +72,7 @@ use octants_diag::Span;
 pub use octants_ir::{CodegenError, CodegenOptions, DeviceLibrary};
 use octants_ir::{Scheduled, TargetInfo};
 
-/// What [`compile_host`] and its inspecting sibling can give out.
+/// The outputs of [`compile_host`] and of its inspecting sibling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listing {
     /// LLVM's text before optimization.

@@ -20,7 +20,8 @@ use crate::unit::Unit;
 /// Alignment of private memory.
 const CACHE_LINE: u32 = 64;
 
-/// Lowers forms of tasks and the functions they call; describes the tasks among them whose main form it is.
+/// Lowers forms of tasks and the functions that they call. Returns the metadata of the tasks whose main form is among
+/// them.
 pub(crate) fn lower_entries(u: &Unit<'_>, entries: &[Entry]) -> Vec<TaskMeta> {
     let mut described = Vec::new();
     for entry in entries {
@@ -41,7 +42,7 @@ pub(crate) fn lower_entries(u: &Unit<'_>, entries: &[Entry]) -> Vec<TaskMeta> {
     described
 }
 
-/// Lowers the form of a task for any launch, and what belongs to it.
+/// Lowers the general form of a task, and its metadata.
 fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
     let (task, target, schedule) = (&u.program.tasks[number], u.target, &u.facts.schedule.tasks[number]);
     let symbol = target.task_symbol(&task.name);
@@ -124,7 +125,7 @@ enum Variant<'s> {
     Plain(&'s ScatterPrivatization),
     /// Launches that fit a form: threads run groups of iterations.
     Coarse(&'s WideForm),
-    /// Adds the copies of a region up.
+    /// Sums the copies of a region.
     Merge(u32),
 }
 
@@ -245,7 +246,7 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
         u.target.prefer_threads(&u.e, entry.function);
     }
     if forms_products(&code.body) {
-        // Fragments of sums take what registers there are: fewer of them would be kept in memory.
+        // Accumulator fragments need all registers: with fewer, they would spill.
     } else if behavior.cooperates || hints.shares_tiles {
         u.target.prefer_warps(&u.e, entry.function, threads);
     } else if hints.prefetches {

@@ -48,7 +48,7 @@ pub(crate) struct LoopTargets {
 /// How the body is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyKind {
-    /// Results go to the launch's result slots; the function returns 0, or 1 where an assertion failed.
+    /// Results go to the launch's result slots. The function returns 0, or 1 if an assertion failed.
     Task,
     /// The function returns the leaves, then whether it failed, if it can fail.
     Function { fails: bool },
@@ -70,7 +70,7 @@ pub(crate) struct Lowering<'u, 'p> {
     pub locals: Vec<Option<Place>>,
     /// Parameters of a function; a task's are read from the argument slots.
     pub params: Vec<Val>,
-    /// The loops around what is being lowered.
+    /// The loops around the code that is being lowered.
     pub open: OpenLoops,
     pub parallel: ParallelState,
 }
@@ -85,7 +85,7 @@ pub(crate) struct BodyForm<'p> {
     pub alignment: Option<u32>,
 }
 
-/// What code of a function starts from.
+/// The initial state of a function's code.
 pub(crate) struct Code {
     pub function: V,
     pub context: V,
@@ -96,23 +96,23 @@ pub(crate) struct Code {
     pub random_key: Cell<Option<(V, V)>>,
 }
 
-/// Loops around what is being lowered.
+/// Loops around the code that is being lowered.
 #[derive(Debug, Default)]
 pub(crate) struct OpenLoops {
-    /// Of each its indices.
+    /// The indices of each loop.
     pub indices: HashMap<ValueId, Vec<Index>>,
     /// The targets of `Break` and `Continue`, innermost last.
     pub targets: Vec<LoopTargets>,
 }
 
-/// What belongs to a task's parallel loop.
+/// The state of a task's parallel loop.
 #[derive(Debug, Default)]
 pub(crate) struct ParallelState {
-    /// State of the random numbers of the current iteration, where any are drawn.
+    /// Random-number state of the current iteration, if it draws any.
     pub rng: Option<V>,
     /// Where an iteration ends, while its body is lowered.
     pub iteration_end: Option<Bb>,
-    /// A word that is set where an assertion failed in an iteration, made by the first one that may.
+    /// A word that is set when an assertion fails in an iteration. The first assertion creates it.
     pub failed: Cell<Option<V>>,
     /// Accumulators of its reductions, and how each is folded.
     pub accumulators: Vec<V>,

@@ -21,7 +21,7 @@ use crate::place::{LeafAt, Place, PlaceShape};
 const WIDEN_DEPTH: u32 = 6;
 
 impl Lowering<'_, '_> {
-    /// Allocates the locals that need memory, and sets those to zero whose zero can be seen and that `select` picks.
+    /// Allocates the locals that need memory. Zeroes those selected by `select` whose initial zero is observable.
     pub fn prepare_locals(&mut self, select: impl Fn(&Self, octants_ir::LocalId) -> bool) {
         for i in 0..self.body.locals.len() {
             let id = octants_ir::LocalId(i as u32);
@@ -368,7 +368,7 @@ impl Lowering<'_, '_> {
         self.u.target.shared_memory(self.e, &format!("octants_block_root_{root}"), bytes)
     }
 
-    /// The digits of an index, and how many bytes apart the elements are that differ by one in them.
+    /// The digits of an index, each with the distance in bytes of elements that differ by one in it.
     fn digits(&self, place: &Placement, axis: usize, index: V) -> Vec<(V, u64)> {
         let e = self.e;
         let ty = e.type_of(index);

@@ -1,9 +1,9 @@
 //! Facts for the optimizer: which accesses cannot alias, which loops have independent iterations.
 //!
 //! One TBAA type per memory class of the schedule, and per component of its elements when the class says so. Siblings
-//! never alias. Unlike lists of scopes, which hold all that an access does not touch, types cost the same for any
-//! number of buffers. One access group holds the accesses to buffers whose order between iterations does not matter in
-//! loops that are hinted to be independent. Memory of locals is never tagged.
+//! never alias. Unlike alias scope lists, which name everything that an access does not touch, types cost the same for
+//! any number of buffers. One access group holds the accesses to buffers whose order between iterations does not matter
+//! in loops that are hinted to be independent. Memory of locals is never tagged.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -16,7 +16,7 @@ use octants_ir::{LoopHints, MemorySpace, Program, Schedule};
 
 use crate::emit::{Emitter, V, llvm};
 
-/// A run of components, counted through all buffers: what an access may touch.
+/// A range of components, numbered across all buffers, that an access may touch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Tag {
     pub first: u32,
@@ -24,7 +24,7 @@ pub(crate) struct Tag {
 }
 
 impl Tag {
-    /// The smallest run that holds both.
+    /// The smallest range that contains both.
     pub fn union(self, other: Tag) -> Tag {
         let first = self.first.min(other.first);
         let end = (self.first + self.count).max(other.first + other.count);
@@ -39,7 +39,7 @@ pub(crate) struct Metadata {
     any: LLVMMetadataRef,
     /// Components of each buffer; arrays that may alias share one, and so do fields with memory in common.
     buffers: Vec<Tag>,
-    /// Shared memory, which iterations of a parallel loop use one after the other.
+    /// Shared memory, which the iterations of a parallel loop reuse.
     shared: HashSet<Tag>,
     frame: Tag,
     /// Tags of accesses, as LLVM writes them.
@@ -136,7 +136,7 @@ impl Metadata {
         }
     }
 
-    /// None for what may be in several buffers.
+    /// `None` for memory that may belong to several buffers.
     fn access_tag(&self, e: &Emitter, tag: Tag) -> Option<V> {
         let end = tag.first + tag.count;
         let holds = |b: &&Tag| b.first <= tag.first && end <= b.first + b.count;
@@ -235,13 +235,13 @@ impl Metadata {
         self.mark_loop(back_edge, &facts);
     }
 
-    /// Marks the back edge of a loop whose iterations are not to become vectors.
+    /// Marks the back edge of a loop that must not be vectorized.
     pub fn mark_ordered_loop(&self, e: &Emitter, back_edge: V) {
         self.mark_loop(back_edge, &[self.without_vectors(e)]);
     }
 
-    /// Marks the back edge of a loop of which iterations become vectors one vector at a time: there is enough to do in
-    /// each.
+    /// Marks the back edge of a loop that is vectorized with an interleave count of one, because its body is large
+    /// enough.
     pub fn mark_filled_loop(&self, e: &Emitter, back_edge: V) {
         let once = llvm!(LLVMValueAsMetadata(e.i32c(1)));
         self.mark_loop(back_edge, &[("llvm.loop.interleave.count", Some(once))]);
@@ -251,7 +251,7 @@ impl Metadata {
         ("llvm.loop.vectorize.enable", Some(llvm!(LLVMValueAsMetadata(e.int(e.i1, 0)))))
     }
 
-    /// Marks the back edge of a loop that is rarely run: it is not to be unrolled.
+    /// Marks the back edge of a loop that rarely runs and must not be unrolled.
     pub fn mark_rolled_loop(&self, back_edge: V) {
         self.mark_loop(back_edge, &[("llvm.loop.unroll.disable", None)]);
     }

@@ -1,5 +1,5 @@
-// The functions of zstd that LLVM and lld name. They compress and read sections with debug information, which nobody asks for:
-// in a wheel these take the place of a library of 300 KB. Each says that it failed.
+// The functions of zstd that LLVM and lld name. They compress and read sections with debug information, which is never
+// requested: in a wheel these take the place of a library of 300 KB. Each says that it failed.
 
 #include <stddef.h>
 

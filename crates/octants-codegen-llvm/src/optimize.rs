@@ -16,7 +16,7 @@ use crate::CodegenError;
 use crate::disambiguate_strides::disambiguate_strides;
 use crate::fatal_errors::compiler_bug;
 
-/// Runs LLVM's default pipeline of a level, and verifies what it made; `vectors`: loops may become vector code.
+/// Runs LLVM's default pipeline of a level, and verifies the result. `vectors`: loops may be vectorized.
 pub(crate) fn optimize(
     module: &Module<'_>,
     machine: &TargetMachine,
@@ -53,9 +53,9 @@ pub(crate) fn optimize(
     check_module(module, "the optimizer")
 }
 
-/// Longest function, in LLVM instructions before optimization, for which the SLP vectorizer and the passes that
-/// `skip_passes.cpp` names run. Longer functions are mostly branches and inner loops: there these passes took a third
-/// of the time and made no program faster. Loop vectorization is unaffected.
+/// Maximum length of a function, in LLVM instructions before optimization, for which the SLP vectorizer and the passes
+/// that `skip_passes.cpp` names run. Longer functions are mostly branches and inner loops: there these passes took a
+/// third of the time and made no program faster. Loop vectorization is unaffected.
 const LONG: usize = 2_500;
 
 fn instructions(function: FunctionValue<'_>) -> usize {
@@ -95,12 +95,12 @@ fn run(module: &Module<'_>, machine: &TargetMachine, passes: &str) -> Result<(),
         .map_err(|e| CodegenError::new(format!("LLVM's passes failed: {e}")))
 }
 
-/// Options of LLVM that are the process's:
+/// Process-wide options of LLVM:
 ///
 /// - The schedulers track at most 200 memory accesses of a block, and keep the order of earlier ones. They compare each
 ///   with all later ones: at the default of 1,000, a block of some thousand accesses takes seconds.
-/// - A load is not replaced with what an earlier iteration loaded: the carried value would keep the loop from becoming
-///   vector code.
+/// - A load is not replaced by a value that an earlier iteration loaded: the loop-carried value would prevent
+///   vectorization.
 /// - The register allocator's budget for region splitting, in basic blocks, is 300 instead of 10,000. Splitting took a
 ///   third of the emission time of code with many blocks.
 const OPTIONS: [&CStr; 3] =
@@ -187,7 +187,7 @@ define <4 x i32> @f(<4 x i32> %r, i32 %n, <4 x i32> %t, <4 x i32> %e, ptr %p) {
 "#;
 
     #[test]
-    fn masks_that_are_read_and_overwritten_at_once_are_kept() {
+    fn avx512_masks_stay_in_mask_registers() {
         for name in ["x86-64-v4", "znver4", "znver5", "skylake-avx512"] {
             for level in 1..=3 {
                 let options = CodegenOptions { opt_level: level, ..CodegenOptions::default() };
@@ -250,7 +250,7 @@ define <4 x i32> @f(<4 x i32> %r, i32 %n, <4 x i32> %t, <4 x i32> %e, ptr %p) {
             text += "  br i1 %more, label %loop, label %end\nend:\n";
             text + &"  store volatile i32 0, ptr %p\n".repeat(others) + "  ret void\n}\n"
         };
-        // The pass names what it adds.
+        // The pass names its new values.
         let is_reduced = |others| emitted(&strided(others), 3).contains("lsr.iv");
         assert!(is_reduced(0));
         assert!(!is_reduced(LONG));

@@ -32,25 +32,25 @@ pub(crate) struct Entry {
 pub(crate) struct Piece {
     /// In the order of tasks.
     pub entries: Vec<Entry>,
-    /// Instructions, those of functions included.
+    /// Instructions, including those of functions.
     pub size: usize,
 }
 
 impl Piece {
-    /// The task whose wide form is all that it holds, kept apart from other code.
+    /// The task whose coarsened variant is the only content.
     pub fn wide_form_of(&self) -> Option<usize> {
         self.entries.iter().find(|e| e.form == Form::Wide).map(|e| e.task)
     }
 }
 
-/// Fewest instructions of a piece.
+/// Minimum number of instructions of a piece.
 const LEAST: usize = 250;
 /// The fixed cost of an entry point, in instructions.
 const ENTRY: usize = 50;
-/// Most pieces of one program, roughly: more threads than that are rare, and each piece must be linked.
+/// Maximum number of pieces of one program, roughly: more threads than that are rare, and each piece must be linked.
 const MOST: usize = 64;
 
-/// All forms of all tasks but those that may be kept apart.
+/// All forms of all tasks, except those that may be separate modules.
 pub(crate) fn all_entries(facts: &Facts<'_>) -> Vec<Entry> {
     let mut entries = Vec::new();
     for (task, schedule) in facts.schedule.tasks.iter().enumerate() {
@@ -86,7 +86,7 @@ pub(crate) fn cut(facts: &Facts<'_>, assembled_later: bool) -> Vec<Piece> {
     pieces
 }
 
-/// Neighbors together until they have the least size.
+/// Merges neighbors until they have the minimum size.
 fn group<'f>(entries: &[Entry], least: usize, of_a_piece: impl Fn() -> Sizes<'f>) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     let mut sizes = of_a_piece();
@@ -100,7 +100,7 @@ fn group<'f>(entries: &[Entry], least: usize, of_a_piece: impl Fn() -> Sizes<'f>
             piece.size += sizes.add(*entry);
         }
     }
-    // What remains joins the piece before.
+    // The remainder joins the previous piece.
     if let [.., before, last] = pieces.as_mut_slice()
         && last.size < least / 2
     {
@@ -114,7 +114,7 @@ fn group<'f>(entries: &[Entry], least: usize, of_a_piece: impl Fn() -> Sizes<'f>
 /// Adds up instructions.
 struct Sizes<'f> {
     facts: &'f Facts<'f>,
-    /// What several entries call counts once.
+    /// Functions that several entries call count once.
     shares_functions: bool,
     /// Functions counted so far, for one thread and for several.
     seen: Vec<[bool; 2]>,

@@ -19,7 +19,7 @@ pub(crate) struct LeafAt {
     pub ptr: u32,
     /// Bytes from it.
     pub offset: i64,
-    /// What it holds.
+    /// Its type.
     pub scalar: Scalar,
     /// The alias class of the access; `None` for memory of one thread.
     pub tag: Option<Tag>,
@@ -74,7 +74,7 @@ impl Place {
         even.then_some((first.ptr, first.offset, step))
     }
 
-    /// What an access to any of the leaves may touch.
+    /// The components that an access to any of the leaves may touch.
     pub fn tag(&self) -> Option<Tag> {
         self.shape.leaves.iter().map(|l| l.tag).reduce(|a, b| Some(a?.union(b?))).flatten()
     }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn soa_components_at_even_distance_are_a_progression() {
+    fn equidistant_soa_components_are_a_progression() {
         let leaf = |offset| LeafAt { ptr: 0, offset, scalar: Scalar::F32, tag: None };
         let shape = |offsets: &[i64]| {
             Rc::new(PlaceShape {

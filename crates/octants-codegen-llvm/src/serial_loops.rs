@@ -16,7 +16,7 @@ struct Nest<'p> {
 }
 
 impl<'p> Lowering<'_, 'p> {
-    /// A loop whose iterations run one after the other.
+    /// A sequential loop.
     pub fn serial_for(&mut self, v: ValueId, l: &'p ForLoop) {
         let bounds = l.dims.iter().map(|d| (self.bound(d.begin), self.bound(d.end), self.scalar_of(d.begin))).collect();
         let exit = self.new_block(c"for.end");

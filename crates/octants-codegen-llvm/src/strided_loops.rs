@@ -176,7 +176,7 @@ struct Groups {
 }
 
 impl Groups {
-    /// The launcher saw to it that no number here overflows (`octants_artifact::WideForm`).
+    /// The launcher ensured that no number here overflows (`octants_artifact::WideForm`).
     fn of(lowering: &Lowering<'_, '_>, axes: &[Axis], of: IterationGroup) -> Option<Groups> {
         let e = lowering.e;
         let (axis, lanes) = (axes.last()?, of.factor);
@@ -206,7 +206,7 @@ struct Tile {
 }
 
 impl Tile {
-    /// Turns the numbers of rows and columns into those of tiles.
+    /// Converts the numbers of rows and columns to numbers of tiles.
     fn cut(lowering: &Lowering<'_, '_>, sizes: &mut [V], tile_columns: u32) -> Tile {
         let e = lowering.e;
         let [.., rows, columns] = sizes else { panic!("compiler bug: a tile that does not have two axes") };
@@ -220,8 +220,8 @@ impl Tile {
         tile
     }
 
-    /// Turns the digits of a tile into those of this thread in it; whether the loop has such a row. An index beyond the
-    /// last column is not in the loop either.
+    /// Converts the digits of a tile to those of this thread in it. Returns whether the loop has this row. An index
+    /// beyond the last column is not in the loop either.
     fn place(&self, lowering: &Lowering<'_, '_>, digits: &mut [V]) -> V {
         let e = lowering.e;
         let [.., row, column] = digits else { panic!("compiler bug: a tile that does not have two axes") };

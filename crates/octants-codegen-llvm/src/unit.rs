@@ -38,7 +38,7 @@ pub(crate) struct Unit<'p> {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct InstanceKey {
     pub function: FuncId,
-    /// Per parameter: what a reference looks like.
+    /// Per parameter: the shape of a reference.
     pub refs: Vec<Option<PlaceShape>>,
 }
 

@@ -171,7 +171,7 @@ fn sums_are_combined_in_waves_and_blocks_before_one_atomic_update() {
 }
 
 #[test]
-fn exact_sums_of_floats_use_the_instruction_where_it_keeps_denormals() {
+fn float_sums_use_the_atomic_instruction_when_it_keeps_denormals() {
     let exact = CodegenOptions { fast_math: false, ..options() };
     for (cpu, _, adds_floats) in families() {
         let c = CodeObject::with(&weighted_histogram(Scalar::F32), cpu, &exact);
@@ -181,7 +181,7 @@ fn exact_sums_of_floats_use_the_instruction_where_it_keeps_denormals() {
 }
 
 #[test]
-fn doubles_are_added_in_memory_by_one_instruction_where_the_chip_has_it() {
+fn double_sums_use_the_atomic_instruction_when_available() {
     for (cpu, ..) in families() {
         let c = CodeObject::of(&weighted_histogram(Scalar::F64), cpu);
         let one = ["gfx90a", "gfx942"].contains(&cpu);
@@ -190,7 +190,7 @@ fn doubles_are_added_in_memory_by_one_instruction_where_the_chip_has_it() {
 }
 
 #[test]
-fn the_largest_of_floats_goes_by_an_integer_operation() {
+fn the_maximum_of_floats_is_an_integer_atomic() {
     for (cpu, ..) in families() {
         let c = CodeObject::of(&reduction(AtomicOp::Max, Scalar::F32), cpu);
         c.assert_has(&["global_atomic_"]);
@@ -209,7 +209,7 @@ fn histograms_are_counted_in_blocks() {
 }
 
 #[test]
-fn what_fails_and_prints_goes_to_the_channel_by_updates_that_the_host_sees() {
+fn failures_and_prints_reach_the_channel_by_system_scope_atomics() {
     let p = checked_copy();
     for (cpu, ..) in families() {
         let c = CodeObject::of(&p, cpu);
@@ -238,7 +238,7 @@ fn many_arguments_are_read_from_memory() {
 }
 
 #[test]
-fn common_functions_of_mathematics_need_no_library_and_the_others_name_it() {
+fn common_math_functions_need_no_library_and_others_name_it() {
     use UnaryOp::*;
     let without = CodegenOptions { device_library: DeviceLibrary::default(), ..options() };
     for op in [Sin, Cos, Tan, Exp, Exp2, Log, Log2, Sqrt, Rsqrt, Floor, Ceil, Round, Trunc] {
@@ -256,7 +256,7 @@ fn common_functions_of_mathematics_need_no_library_and_the_others_name_it() {
 }
 
 #[test]
-fn every_function_of_mathematics_is_there_in_all_widths() {
+fn every_math_function_exists_in_all_widths() {
     use UnaryOp::*;
     if library().is_none() {
         eprintln!("not tested: rocm-device-libs is not installed");
@@ -304,7 +304,7 @@ fn the_librarys_functions_are_inlined() {
     }
 }
 
-/// A library whose only function gives one of the constants that steer AMD's, as bitcode.
+/// A library, as bitcode, whose only function returns one of the control constants of AMD's library.
 struct Constant(PathBuf);
 
 impl Constant {
@@ -340,7 +340,7 @@ impl Drop for Constant {
 }
 
 #[test]
-fn the_librarys_constants_are_those_of_the_chip_and_the_options() {
+fn the_constants_of_the_library_match_the_chip_and_the_options() {
     let older = |cpu: &str| CodeTarget::Device {
         triple: "amdgcn-amd-amdhsa".into(),
         cpu: cpu.into(),
@@ -366,7 +366,7 @@ fn the_librarys_constants_are_those_of_the_chip_and_the_options() {
 }
 
 #[test]
-fn older_runtimes_get_code_objects_of_the_fourth_version() {
+fn older_runtimes_get_code_object_version_4() {
     for (cpu, ..) in families() {
         let features = String::from("+code-object-v4");
         let older = CodeTarget::Device { triple: "amdgcn-amd-amdhsa".into(), cpu: cpu.into(), features };
@@ -386,7 +386,7 @@ fn older_runtimes_get_code_objects_of_the_fourth_version() {
 }
 
 #[test]
-fn an_unknown_chip_is_refused_with_those_that_are_known() {
+fn an_unknown_chip_is_refused_with_a_list_of_known_chips() {
     let error =
         list(&map(&[UnaryOp::Sqrt], Scalar::F32), &options(), &target("gfx803"), Listing::Assembly).unwrap_err();
     assert!(error.to_string().contains("gfx803") && error.to_string().contains("gfx1201"), "{error}");
@@ -410,9 +410,9 @@ fn instructions(text: &str) -> String {
     out
 }
 
-/// Code as it was when somebody last looked at it. `OCTANTS_BLESS=1 cargo nextest run -p octants-codegen-llvm golden`
-/// writes it again: read the difference before you commit it. Another version of LLVM than the files' makes other code,
-/// and is not compared.
+/// The code that was last reviewed. `OCTANTS_BLESS=1 cargo nextest run -p octants-codegen-llvm golden` regenerates it:
+/// review the difference before committing it. Other versions of LLVM than the files' make other code, which is not
+/// compared.
 #[test]
 fn golden_code_of_a_few_kernels() {
     let cases = [
@@ -440,7 +440,7 @@ fn golden_code_of_a_few_kernels() {
 }
 
 #[test]
-fn operations_of_threads_are_the_machines_own() {
+fn thread_operations_become_instructions() {
     // Stores and loads have other names from the eleventh generation on.
     let old = ("gfx90a", ["ds_write_b32", "ds_read_b32"]);
     let new = ("gfx1100", ["ds_store_b32", "ds_load_b32"]);
@@ -474,7 +474,7 @@ fn operations_of_threads_are_the_machines_own() {
 }
 
 #[test]
-fn products_of_matrices_are_instructions() {
+fn matrix_products_become_instructions() {
     for (cpu, lanes, _) in families() {
         let mfma = ["gfx908", "gfx90a", "gfx942"].contains(&cpu);
         let wmma = cpu.starts_with("gfx11") || cpu.starts_with("gfx12");

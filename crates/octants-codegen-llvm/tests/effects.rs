@@ -241,7 +241,7 @@ fn draws() -> Program {
 }
 
 #[test]
-fn random_numbers_depend_on_seed_launch_and_iteration_alone() {
+fn random_numbers_depend_only_on_seed_launch_and_iteration() {
     let loaded = build(&draws());
     let (n, m) = (50usize, 37usize);
     let run = |how: Run| {
@@ -288,7 +288,7 @@ fn every_scalar_can_be_drawn() {
 }
 
 #[test]
-fn several_threads_compile_at_once() {
+fn several_threads_compile_concurrently() {
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -334,7 +334,7 @@ fn scatter() -> Program {
 }
 
 #[test]
-fn scattered_sums_come_out_the_same_with_private_copies() {
+fn scattered_sums_are_the_same_with_private_copies() {
     let in_order = build(&scatter());
     let concurrent = build_concurrent(&scatter());
     let scatter = in_order.artifact.tasks[0].parallel.as_ref().unwrap().scatter.as_ref().unwrap();
@@ -366,7 +366,7 @@ fn scattered_sums_come_out_the_same_with_private_copies() {
 }
 
 #[test]
-fn a_buffer_that_is_also_read_is_not_copied() {
+fn a_buffer_that_is_also_read_is_not_privatized() {
     let mut p = scatter();
     // The old value of the sum is stored, and a private copy does not have it.
     let body = &mut p.tasks[0].body;

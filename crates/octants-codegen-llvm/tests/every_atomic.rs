@@ -128,17 +128,17 @@ const X86: &str = "x86_64-unknown-linux-gnu";
 const ARM: &str = "aarch64-unknown-linux-gnu";
 
 #[test]
-fn on_the_first_of_64_bits() {
+fn on_baseline_x86_64() {
     check(X86, "x86-64", "");
 }
 
 #[test]
-fn on_x86_with_vectors_of_256_bits() {
+fn on_x86_with_256_bit_vectors() {
     check(X86, "x86-64-v3", "");
 }
 
 #[test]
-fn on_x86_with_masks() {
+fn on_x86_with_mask_registers() {
     check(X86, "znver5", "");
 }
 
@@ -148,7 +148,7 @@ fn on_arm() {
 }
 
 #[test]
-fn on_arm_with_vectors_of_any_length() {
+fn on_arm_with_scalable_vectors() {
     check(ARM, "neoverse-v2", "");
 }
 

@@ -77,7 +77,7 @@ fn loops_over_boxes_decode_any_chunk() {
 }
 
 #[test]
-fn an_empty_axis_makes_an_empty_loop() {
+fn an_empty_axis_makes_the_loop_empty() {
     let mut b = Builder::new();
     let zero = b.int(0, Scalar::I32);
     let (n, m) = (shape(&mut b, 0, 0), shape(&mut b, 0, 1));
@@ -96,7 +96,7 @@ fn an_empty_axis_makes_an_empty_loop() {
 
 /// Serial: sum of odd i below n, leaving at 50, with continue, break, while-true and nested N-D loops.
 #[test]
-fn break_and_continue_leave_the_right_loop() {
+fn break_and_continue_apply_to_the_innermost_loop() {
     let mut b = Builder::new();
     let total = b.body.add_local("total", Type::I32);
     let steps = b.body.add_local("steps", Type::I32);
@@ -205,8 +205,8 @@ fn reductions_fold_into_the_target_once_per_chunk() {
 }
 
 #[test]
-fn a_sum_of_halves_keeps_what_is_small_beside_it() {
-    // In half precision it would stay at 2048: 2049 is no such number.
+fn a_half_precision_sum_keeps_small_terms() {
+    // In half precision the sum would stay at 2048, because 2049 is not representable.
     let (one, three_thousand) = (0x3c00u16, 0x69dcu16);
     let mut x = [one; 3000];
     for (op, wanted) in [(AtomicOp::Add, three_thousand), (AtomicOp::Sub, three_thousand | 0x8000)] {
@@ -218,7 +218,7 @@ fn a_sum_of_halves_keeps_what_is_small_beside_it() {
 }
 
 #[test]
-fn locals_start_as_zero_in_every_iteration() {
+fn locals_start_at_zero_in_every_iteration() {
     let mut b = Builder::new();
     let local = b.body.add_local("v", Type::Vector(Scalar::I32, 20));
     let zero = b.int(0, Scalar::I32);

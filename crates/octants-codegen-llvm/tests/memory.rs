@@ -81,7 +81,7 @@ fn fill(buffer: Buffer) -> Program {
 }
 
 #[test]
-fn dense_layouts_follow_their_digits() {
+fn dense_layouts_match_their_digits() {
     let aos = |base| component(0, base, &[&[(6, 8 * 12)], &[(8, 12)]]);
     let soa = |base| component(0, base, &[&[(6, 32)], &[(8, 4)]]);
     // Blocks of 2 x 4, each row-major, blocks row-major.
@@ -159,7 +159,7 @@ fn strided_arrays_and_arrays_of_vectors() {
 }
 
 #[test]
-fn overlapping_arrays_are_allowed_when_said() {
+fn overlapping_arrays_are_allowed_when_declared() {
     let mut b = Builder::new();
     let (zero, one) = (b.int(0, Scalar::I32), b.int(1, Scalar::I32));
     let n = shape(&mut b, 1, 0);

@@ -13,14 +13,14 @@ use ptx::*;
 use scheduled::{compile, list};
 
 #[test]
-fn a_map_reads_past_the_caches_for_written_memory_and_computes_in_line() {
+fn a_map_uses_read_only_loads_and_inline_math() {
     let text = ptx(&map(&[UnaryOp::Sin, UnaryOp::Exp, UnaryOp::Sqrt], Scalar::F32), &h200());
     assert_has(&text, &[".entry kernel_", "ld.global.nc.", "st.global.", "ex2.approx.ftz.f32", "sqrt.approx.ftz.f32"]);
     assert!(!text.contains("call"), "{text}");
 }
 
 #[test]
-fn neighboring_elements_are_loaded_and_stored_together_where_a_launch_allows_it() {
+fn adjacent_elements_use_vector_accesses_when_aligned() {
     let p = map(&[UnaryOp::Sqrt], Scalar::F32);
     assert_has(&ptx(&p, &h200()), &["kernel_0_wide", "ld.global.nc.v4.b32", "st.global.v4.b32"]);
     let artifact = compile(&p, &|_| String::new(), &options(), &h200()).unwrap();
@@ -52,7 +52,7 @@ fn sums_are_combined_in_warps_and_blocks_before_one_atomic_update() {
 }
 
 #[test]
-fn floats_are_updated_without_compare_and_swap_where_the_chip_can() {
+fn float_atomics_use_instructions_when_available() {
     use AtomicOp::*;
     let fine = CodegenOptions { fast_math: false, ..options() };
     for (op, s, wanted, wanted_fine) in [
@@ -98,7 +98,7 @@ fn histograms_are_counted_in_blocks() {
 }
 
 #[test]
-fn sums_of_floats_go_to_blocks_where_they_are_small() {
+fn sums_to_small_float_arrays_are_privatized_in_shared_memory() {
     let sums = |n: u64| {
         ptx(
             &scatter(AtomicOp::Sub, field("h", Scalar::F32, n, 0), Scalar::F32, |b, _| b.float(1.5, Scalar::F32)),
@@ -111,7 +111,7 @@ fn sums_of_floats_go_to_blocks_where_they_are_small() {
 }
 
 #[test]
-fn threads_that_add_to_the_same_elements_one_after_the_other_add_as_one() {
+fn warps_combine_updates_of_the_same_element() {
     // for i: for k in first..x[i]: h[k] += 1.5, and h[first + (x[i] - 1 - k)], and h[i - k], at which threads differ.
     let sums_from = |first: i64, at: &dyn Fn(&mut Builder, ValueId, ValueId, ValueId) -> ValueId| {
         let mut b = Builder::new();
@@ -152,7 +152,7 @@ fn threads_that_add_to_the_same_elements_one_after_the_other_add_as_one() {
 }
 
 #[test]
-fn sums_whose_terms_are_shared_are_looked_through_once() {
+fn expressions_with_shared_terms_are_visited_once() {
     // n = x[i], doubled repeatedly; for k in 0..n: h[n - 1 - k] += 1.5, and where k is doubled like that
     let doubled = |b: &mut Builder, v| (0..48).fold(v, |v, _| b.binary(BinaryOp::Add, v, v));
     let mut b = Builder::new();
@@ -175,7 +175,7 @@ fn sums_whose_terms_are_shared_are_looked_through_once() {
 }
 
 #[test]
-fn threads_add_a_block_of_elements_at_once() {
+fn threads_add_a_block_of_elements_together() {
     // for i: for b in 0..x[i]: for t in 0..n: if k < x[i]: h[k] += y[k], with k = n * b + t
     let sums = |n: i64, at: &dyn Fn(&mut Builder, ValueId, ValueId) -> ValueId| {
         let mut b = Builder::new();
@@ -219,7 +219,7 @@ fn threads_add_a_block_of_elements_at_once() {
 }
 
 #[test]
-fn blocks_that_are_whole_in_a_warp_have_code_without_branches() {
+fn full_tiles_of_a_warp_have_branch_free_code() {
     // for i: for b in 0..x[i] / 8 + 1: rest = x[i] - 8 * b; for t in 0..8: if t < rest: sum += y[8 * b + t]; z[i] = sum
     let sums = |guard: &dyn Fn(&mut Builder, ValueId, ValueId) -> ValueId| {
         let mut b = Builder::new();
@@ -265,7 +265,7 @@ fn blocks_that_are_whole_in_a_warp_have_code_without_branches() {
         assert_has(&text, &["vote.sync.all"]);
         assert_eq!(loads(&text), 2, "{text}");
     }
-    // An iteration that others do not follow; an index that is negative at first, which is less than anything.
+    // An iteration that other threads do not run; an index that starts negative, which is less than any bound.
     for guard in [
         &(|b: &mut Builder, inner, rest| b.binary(BinaryOp::Ne, inner, rest)) as &dyn Fn(&mut Builder, _, _) -> _,
         &|b: &mut Builder, inner, rest| {
@@ -280,7 +280,7 @@ fn blocks_that_are_whole_in_a_warp_have_code_without_branches() {
 }
 
 #[test]
-fn kept_states_are_loaded_an_iteration_early_where_threads_are_aligned() {
+fn kept_states_are_prefetched_in_converged_loops() {
     // for i: top = i; for k in 0..x[i]: top -= 1; a = y[top]; top -= 1; h[k] += a * y[top]
     let mut b = Builder::new();
     let top = b.body.add_local("top", Scalar::I32.into());
@@ -382,7 +382,7 @@ fn stencil_on(buffers: [Buffer; 2]) -> Program {
 }
 
 #[test]
-fn neighbors_in_fields_below_2_gib_are_loaded_together() {
+fn adjacent_elements_of_fields_below_2_gib_use_vector_loads() {
     let field = |root: u32| {
         let axes = [4 * 4096, 4].map(|stride| vec![Digit { extent: 4096, stride }]).to_vec();
         let components = vec![ComponentLayout { root, place: Placement { base: 0, axes } }];
@@ -396,7 +396,7 @@ fn neighbors_in_fields_below_2_gib_are_loaded_together() {
 }
 
 #[test]
-fn tiles_are_read_from_shared_memory_in_wide_loads() {
+fn shared_memory_tiles_use_vector_loads() {
     let mut b = Builder::new();
     let (zero, n) = (b.int(0, Scalar::I32), b.push(Op::Shape(BufferId(0), 0), Type::I32));
     let sum = b.body.add_local("sum", Scalar::F32.into());
@@ -420,7 +420,7 @@ fn tiles_are_read_from_shared_memory_in_wide_loads() {
 }
 
 #[test]
-fn unknown_extents_are_divided_by_once_and_in_32_bits() {
+fn division_by_an_unknown_extent_happens_once_in_32_bits() {
     let text = ptx(&stencil(), &h200());
     assert!(!text.contains("div.u64") && !text.contains("rem."), "{text}");
     let narrow = &text[..text.find("kernel_0_wide").unwrap()];
@@ -428,7 +428,7 @@ fn unknown_extents_are_divided_by_once_and_in_32_bits() {
 }
 
 #[test]
-fn stencils_load_and_store_neighbors_together() {
+fn stencils_use_vector_accesses() {
     let p = stencil();
     let text = ptx(&p, &h200());
     let wide = &text[text.find("kernel_0_wide").unwrap()..];

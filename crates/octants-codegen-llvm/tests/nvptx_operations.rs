@@ -15,7 +15,7 @@ use scheduled::list;
 use thread_programs::*;
 
 #[test]
-fn every_function_of_mathematics_is_there_in_both_widths() {
+fn every_math_function_exists_in_both_widths() {
     use UnaryOp::*;
     let all = [
         Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Tanh, Exp, Exp2, Log, Log2, Sqrt, Rsqrt, Floor, Ceil, Round, Trunc,
@@ -38,7 +38,7 @@ fn every_function_of_mathematics_is_there_in_both_widths() {
 }
 
 #[test]
-fn what_fails_and_prints_goes_to_the_channel() {
+fn failures_and_prints_go_to_the_channel() {
     let text = ptx(&checked_copy(), &h200());
     assert_has(
         &text,
@@ -47,7 +47,7 @@ fn what_fails_and_prints_goes_to_the_channel() {
 }
 
 #[test]
-fn blocks_are_as_large_as_the_program_asks() {
+fn blocks_have_the_requested_size() {
     for (asked, threads) in [(None, 256), (Some(512), 512), (Some(1), 32)] {
         let mut p = map(&[UnaryOp::Sqrt], Scalar::F32);
         p.tasks[0].kind = TaskKind::Parallel(LoopConfig { block_dim: asked, ..LoopConfig::default() });
@@ -85,7 +85,7 @@ fn sums_of_polynomials(terms: usize, length: Length) -> Program {
             Length::Row => get(b, 2, Scalar::I32, &[i]),
         };
         for_loop(b, vec![(first, last)], false, vec![], |b, inner| {
-            // Iterations read elements of their own, or else they would share tiles.
+            // Iterations read different elements; otherwise they would share tiles.
             let k = index(b, inner, 0);
             let k = b.binary(BinaryOp::Max, k, i);
             let a = at(b, 1, Scalar::F32, &[k]);
@@ -106,7 +106,7 @@ fn sums_of_polynomials(terms: usize, length: Length) -> Program {
 }
 
 #[test]
-fn inner_loops_have_several_loads_under_way() {
+fn inner_loops_have_several_loads_in_flight() {
     // Whole groups, a large remainder in groups of four, and a loop for the last elements.
     let (shape, many, row) = (Length::Shape, Length::OfMany, Length::Row);
     for (terms, length, copies, rolled) in [
@@ -130,13 +130,13 @@ fn inner_loops_have_several_loads_under_way() {
 }
 
 #[test]
-fn loops_of_few_iterations_become_straight_code() {
+fn short_loops_become_straight_line_code() {
     let text = ptx(&sums_of_polynomials(2, Length::Eight), &h200());
     assert!(text.matches("ld.global.nc.").count() >= 8 && !text.contains("nounroll"), "{text}");
 }
 
 #[test]
-fn a_sine_converts_nothing() {
+fn a_sine_has_no_conversions() {
     for (op, takes) in [(UnaryOp::Sin, "sin.approx"), (UnaryOp::Cos, "cos.approx"), (UnaryOp::Tan, "fma.rn")] {
         let text = ptx(&map(&[op], Scalar::F32), &h200());
         assert_has(&text, &[takes]);
@@ -175,7 +175,7 @@ fn serial_loops_of_narrow_integers_count_in_32_bits() {
 }
 
 #[test]
-fn older_and_newer_chips_are_compiled_for() {
+fn code_is_generated_for_older_and_newer_chips() {
     for (cpu, features) in
         [("sm_70", "+ptx63"), ("sm_80", "+ptx70"), ("sm_89", "+ptx78"), ("sm_100", "+ptx86"), ("sm_120", "+ptx87")]
     {
@@ -192,7 +192,7 @@ fn many_arguments_are_read_from_memory() {
 }
 
 #[test]
-fn threads_exchange_numbers_where_all_of_a_block_come_by() {
+fn iterations_are_balanced_only_when_whole_blocks_reach_them() {
     let balanced = |asserts: bool| {
         let mut b = Builder::new();
         for_each(&mut b, |b, i| {
@@ -221,7 +221,7 @@ fn threads_exchange_numbers_where_all_of_a_block_come_by() {
 }
 
 #[test]
-fn a_row_and_a_column_are_not_taken_for_one_another() {
+fn rows_and_columns_are_distinguished() {
     // y[i] = x[i, 0] + 2 * x[i, 1] + 3 * x[0, i]
     let x = plane("x", 0, [32, 32]);
     let mut b = Builder::new();
@@ -247,7 +247,7 @@ fn a_row_and_a_column_are_not_taken_for_one_another() {
 }
 
 #[test]
-fn operations_of_threads_are_the_machines_own() {
+fn thread_operations_become_instructions() {
     let count = of_threads("i32", "%40: i32 = block_count %18");
     for (program, wanted) in [
         (subgroup("shuffle(%17, %13)"), &["shfl.sync.idx.b32"][..]),
@@ -273,7 +273,7 @@ fn operations_of_threads_are_the_machines_own() {
 }
 
 #[test]
-fn products_of_matrices_are_instructions() {
+fn matrix_products_become_instructions() {
     let instructions = [
         (ProductKind::F16, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", 2),
         (ProductKind::Tf32, "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", 4),
@@ -289,7 +289,7 @@ fn products_of_matrices_are_instructions() {
 }
 
 #[test]
-fn products_without_instructions_are_plain_code() {
+fn products_without_instructions_become_scalar_code() {
     // f32 is not rounded to tf32, and old chips have no products of these.
     for (cpu, kind) in [("sm_90", ProductKind::F32), ("sm_75", ProductKind::F16)] {
         let text = ptx(&matrix_product(kind, 32), &target(cpu, "+ptx80"));

@@ -84,7 +84,7 @@ fn the_code_is_the_same_with_any_number_of_threads() {
 }
 
 #[test]
-fn tasks_of_several_modules_run_in_order_and_name_their_own_places() {
+fn tasks_of_several_modules_run_in_order_with_their_own_sites() {
     let program = tasks(12, |b, x| statements(b, x, 60));
     let loaded = load(compile_host(&program, &place, &threads(3)).unwrap());
     assert_eq!(loaded.artifact.tasks.iter().map(|t| t.name.clone()).collect::<Vec<_>>(), names(&program));
@@ -106,7 +106,7 @@ fn names(program: &Program) -> Vec<String> {
 }
 
 #[test]
-fn small_programs_and_those_that_share_most_of_their_code_are_one_module() {
+fn small_programs_and_programs_with_shared_code_are_one_module() {
     let small = compile_host(&tasks(2, |b, x| statements(b, x, 5)), &place, &threads(4)).unwrap();
     assert_eq!(small.modules.len(), 1);
     let sharing = compile_host(&sharing(12), &place, &threads(4)).unwrap();
@@ -130,13 +130,13 @@ fn hopper() -> CodeTarget {
 }
 
 #[test]
-fn a_long_function_is_assembled_beside_each_of_its_callers() {
+fn a_long_function_is_assembled_with_each_of_its_callers() {
     let artifact = compile(&sharing(4), &place, &threads(4), &hopper()).unwrap();
     assert_eq!(artifact.modules.len(), 4);
 }
 
 #[test]
-fn devices_are_told_which_module_has_a_task() {
+fn artifacts_name_the_module_of_each_task() {
     let program = tasks(12, |b, x| statements(b, x, 60));
     let artifact = compile(&program, &place, &threads(2), &hopper()).unwrap();
     assert!(artifact.modules.len() > 3);

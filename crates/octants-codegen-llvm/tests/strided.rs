@@ -138,7 +138,7 @@ fn check(p: &Program, symbol: &str, extents: &[usize], edges: &[(i64, i64)], wan
     args.extend(extents64.clone());
     args.push(x.as_ptr() as u64);
     args.extend(extents64);
-    // SAFETY: `y` has room for so many.
+    // SAFETY: `y` has that many elements.
     let elements = || unsafe { std::slice::from_raw_parts_mut(at, n) };
     run_on_grids(p, symbol, &args, &mut || elements().fill(0.0), &mut |grid| {
         for (k, value) in elements().iter().enumerate() {
@@ -159,7 +159,7 @@ fn one(b: &mut Builder, _: &[ValueId]) -> ValueId {
 }
 
 #[test]
-fn every_iteration_is_run_once_on_any_grid() {
+fn every_iteration_runs_once_on_any_grid() {
     for s in [Scalar::I32, Scalar::I64] {
         for edges in [&[(0, 0)][..], &[(0, 0), (0, 0)], &[(1, 2), (0, 5)], &[(2, 0), (1, 1), (0, 3)]] {
             let p = inside_of(s, edges, one);
@@ -171,7 +171,7 @@ fn every_iteration_is_run_once_on_any_grid() {
 }
 
 #[test]
-fn the_wide_form_runs_what_its_groups_have_of_the_loop() {
+fn the_coarsened_variant_runs_its_part_of_the_loop() {
     for edges in [&[(0, 0)][..], &[(3, 2)], &[(4, 4)], &[(1, 1), (1, 1)], &[(0, 0), (2, 7)], &[(1, 0), (2, 1), (5, 3)]]
     {
         let p = inside_of(if edges.len() == 2 { Scalar::I64 } else { Scalar::I32 }, edges, one);

@@ -74,22 +74,22 @@ fn interleave_factor(form: Form) -> u32 {
 }
 
 #[test]
-fn iterations_with_elements_in_common_are_interleaved() {
-    // Those whose elements are adjacent become vectors, and are more.
+fn iterations_that_share_elements_are_interleaved() {
+    // Iterations with adjacent elements become vectors, so more of them are interleaved.
     assert_eq!(interleave_factor(Form::Columns), 32);
     assert_eq!(interleave_factor(Form::Rows), 8);
     assert_eq!(interleave_factor(Form::Scattered), 8);
 }
 
 #[test]
-fn iterations_that_may_tell_or_gain_nothing_do_not() {
+fn dependent_iterations_and_loops_without_reuse_are_not_interleaved() {
     assert_eq!(interleave_factor(Form::Triangle), 1);
     assert_eq!(interleave_factor(Form::InPlace), 1);
     assert_eq!(interleave_factor(Form::Apart), 1);
 }
 
 #[test]
-fn results_are_the_same_for_all_numbers_of_iterations() {
+fn results_are_the_same_for_all_trip_counts() {
     for form in [Form::Rows, Form::Columns, Form::Triangle, Form::Apart, Form::Scattered] {
         let loaded = build(&program_of(form));
         for (n, chunk) in [(1usize, 1), (7, 3), (8, 8), (31, 100), (40, 33), (100, 41)] {

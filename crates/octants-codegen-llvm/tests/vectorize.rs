@@ -67,7 +67,7 @@ fn stencils_on_arrays_and_fields_need_no_alias_checks() {
 }
 
 #[test]
-fn math_calls_vector_functions() {
+fn math_uses_vector_functions() {
     let text = optimized(&map(&[UnaryOp::Sin, UnaryOp::Exp, UnaryOp::Sqrt], Scalar::F32));
     if cfg!(target_arch = "x86_64") {
         assert!(text.contains("v_sinf(<") && text.contains("v_expf(<"), "{text}");
@@ -79,7 +79,7 @@ fn math_calls_vector_functions() {
 }
 
 #[test]
-fn strict_math_calls_libm() {
+fn strict_math_uses_libm() {
     let options = CodegenOptions { fast_math: false, ..CodegenOptions::default() };
     let text = list_host(&map(&[UnaryOp::Sin], Scalar::F32), &options, Listing::Optimized).unwrap();
     assert!(!text.contains("_ZGV"), "{text}");
@@ -94,7 +94,7 @@ fn float_sums_vectorize() {
 }
 
 #[test]
-fn vector_math_gives_the_numbers_of_scalar_math() {
+fn vector_math_matches_scalar_math() {
     let ops = [
         (UnaryOp::Sin, f64::sin as fn(f64) -> f64),
         (UnaryOp::Cos, f64::cos),
@@ -128,7 +128,7 @@ fn vector_math_gives_the_numbers_of_scalar_math() {
 
 /// In vectors and in the remainder, for exponentials that underflow, overflow or are undefined.
 #[test]
-fn exponentials_have_their_limits() {
+fn exponentials_handle_extreme_arguments() {
     let nan = f32::NAN;
     let x = [-1e30, -87.4, -87.0, 0.0, 88.0, 89.0, f32::INFINITY, f32::NEG_INFINITY, nan, -126.5, 1.0];
     for (op, reference) in [(UnaryOp::Exp, f64::exp as fn(f64) -> f64), (UnaryOp::Exp2, f64::exp2)] {
@@ -149,7 +149,7 @@ fn exponentials_have_their_limits() {
 
 /// libmvec's exponentials call the scalar function for each lane outside their range.
 #[test]
-fn vector_exponentials_get_no_arguments_that_underflow() {
+fn vector_exponentials_receive_no_underflowing_arguments() {
     let text = optimized(&map(&[UnaryOp::Exp], Scalar::F32));
     let arguments = text.split("v_expf(<").skip(1).filter_map(|call| call.split_once("> %")?.1.split_once(')'));
     let mut arguments = arguments.map(|(name, _)| name).filter(|name| name.parse::<u32>().is_ok()).peekable();
@@ -194,7 +194,7 @@ fn loops_that_read_the_same_few_elements_vectorize() {
 
 /// LLVM plans vector code in time that grows with the square of the loop.
 #[test]
-fn very_long_loops_are_not_planned_for_vectors() {
+fn very_long_loops_are_not_vectorized() {
     let forbids = |statements: usize| {
         let program = map(&vec![UnaryOp::Sqrt; statements], Scalar::F32);
         let text = list_host(&program, &CodegenOptions::default(), Listing::Lowered).unwrap();
@@ -205,7 +205,7 @@ fn very_long_loops_are_not_planned_for_vectors() {
 
 /// The back end's time grows with the square of a function, too.
 #[test]
-fn very_long_functions_are_emitted_plainly() {
+fn very_long_functions_are_optnone() {
     let plainly = |statements: usize| {
         let program = map(&vec![UnaryOp::Sqrt; statements], Scalar::F32);
         let text = list_host(&program, &CodegenOptions::default(), Listing::Optimized).unwrap();
@@ -216,7 +216,7 @@ fn very_long_functions_are_emitted_plainly() {
 
 /// p[i] = a[i]², s[i] = a[i]² + b[i], d[i] = b[i] - a[i]², e[i] = a[i]² - b[i].
 #[test]
-fn sums_with_products_that_are_used_otherwise_are_fused() {
+fn sums_fuse_products_that_have_other_uses() {
     let mut b = Builder::new();
     let zero = b.int(0, Scalar::I32);
     let n = shape(&mut b, 0, 0);

@@ -158,7 +158,7 @@ impl Lowering<'_, '_> {
         }
     }
 
-    /// The whole part of a float.
+    /// The integer part of a float.
     fn truncated(&self, s: Scalar, v: Id) -> Id {
         let e = self.e;
         let whole = e.gl(GlslOp::Trunc, &[v]);
@@ -315,8 +315,8 @@ impl Lowering<'_, '_> {
         (if is_known { q } else { e.select(is_minus_one, e.neg(a), q) }, divisor)
     }
 
-    /// The remainder has the dividend's sign. Not by the instruction, whose result is unspecified for negative
-    /// operands.
+    /// The remainder has the sign of the dividend. The instruction is not used, because its result is unspecified for
+    /// negative operands.
     fn remainder(&self, s: Scalar, a: Id, b: Id) -> Id {
         let e = self.e;
         let (q, divisor) = self.quotient(s, a, b);
@@ -324,7 +324,7 @@ impl Lowering<'_, '_> {
             return e.umod(a, divisor);
         }
         let one = e.int(s.bits(), 1);
-        // By one, or what was replaced by it, nothing remains.
+        // The remainder of a division by one, or by a divisor replaced by one, is zero.
         e.select(e.ieq(divisor, one), e.int(s.bits(), 0), e.sub(a, e.mul(q, divisor)))
     }
 
@@ -395,7 +395,7 @@ impl Lowering<'_, '_> {
         }
     }
 
-    /// Out of range what comes out is some number.
+    /// Out of range, the result is unspecified.
     fn float_to_int(&self, v: Id, from: Scalar, to: Scalar) -> Id {
         let e = self.e;
         if from == Scalar::F16 {

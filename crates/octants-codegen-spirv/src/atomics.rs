@@ -17,7 +17,7 @@ struct Word {
     /// 32 or 64.
     bits: u32,
     is_shared: bool,
-    /// Where in the word a shorter value is: the number of bits below it, u32, and a mask of its bits.
+    /// The position of a narrow value in the word: the number of bits below it (u32), and a mask of its bits.
     part: Option<(Id, Id)>,
 }
 
@@ -107,7 +107,7 @@ impl Lowering<'_, '_> {
         self.swap_loop(op, &word, s, operand)
     }
 
-    /// Whether the device adds floats of a type; declares what that takes.
+    /// Whether the device has atomic float addition of a type; declares the required capabilities.
     fn adds_floats(&self, s: Scalar, is_shared: bool) -> bool {
         let (e, features) = (self.e, &self.e.features);
         let (has, capability) = match (s, is_shared) {
@@ -125,7 +125,7 @@ impl Lowering<'_, '_> {
         has
     }
 
-    /// Whether the device updates words of a type's size; declares what that takes.
+    /// Whether the device has atomic operations of a type's size; declares the required capabilities.
     fn has_atomics(&self, s: Scalar, is_shared: bool) -> bool {
         if s.bits() < 64 {
             return true;
@@ -162,7 +162,7 @@ impl Lowering<'_, '_> {
         }
     }
 
-    /// What was in the word: The word is `desired` now if it was `expected`.
+    /// Compare-and-swap: the old word. The word is `desired` now if it was `expected`.
     fn swap(&self, word: &Word, expected: Id, desired: Id) -> Id {
         let e = self.e;
         let [scope, order] = self.scope_and_order();
@@ -294,7 +294,7 @@ impl Lowering<'_, '_> {
             let leaf = target.shape.leaves[0];
             let (s, _) = self.fold_start(r.op, leaf.scalar);
             let total = self.e.load(self.e.scalar(s), self.accumulators[slot].0);
-            // What was subtracted has been summed as negative.
+            // Subtracted values were negated before the sum.
             let op = if r.op == AtomicOp::Sub { AtomicOp::Add } else { r.op };
             let total = if leaf.scalar == Scalar::F16 { self.e.float_convert(total, 16) } else { total };
             if r.plain {

@@ -41,7 +41,7 @@ impl Lowering<'_, '_> {
         for (i, word) in words.iter().enumerate() {
             e.channel_store(e.add(start, e.u64c(8 * (i as u64 + 1))), *word);
         }
-        // The host may look while other work runs: a record that has its header is whole.
+        // The host may read while other work runs, so the header is written last: a record with a header is complete.
         self.fence(ThreadScope::Device);
         let marked = e.shl(e.add(self.context_word(KERNEL), e.u64c(1)), e.u64c(32));
         e.channel_store(start, e.or(marked, e.u64c(u64::from(site))));
@@ -133,7 +133,7 @@ impl Unit<'_> {
         let words = e.add(count, e.u32c(1));
         let first = e.channel_add(at(NEXT), words);
         let capacity = e.channel_load(at(CAPACITY), e.u32());
-        // In 64 bits: what is counted may exceed the capacity by far.
+        // In 64 bits, because the count may far exceed the capacity.
         let end = e.add(e.zext(first, 64), e.zext(words, 64));
         let has_room = e.ule(end, e.zext(capacity, 64));
         e.channel_add(at(LOST), e.select(has_room, e.u32c(0), e.u32c(1)));

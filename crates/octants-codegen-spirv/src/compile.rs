@@ -138,7 +138,7 @@ fn describe(facts: &Facts<'_>, number: usize) -> TaskMeta {
 /// Properties of a task's code that determine how its memory is accessed.
 #[derive(Default)]
 struct Sharing {
-    /// Threads see what others of their block or the device write.
+    /// Threads read values that others of their block or the device write.
     shares_memory: bool,
     /// Floats of 32 bits are exchanged, not only added to.
     swaps_floats: bool,
@@ -219,7 +219,7 @@ fn fill_task(l: &mut Lowering<'_, '_>, kind: &TaskKind, schedule: &TaskSchedule)
     if schedule.behavior.draws {
         l.make_random_state();
     }
-    // All threads of a block decide alike.
+    // All threads of a block decide in the same way.
     let enters = l.u.facts.schedule.may_fail().then(|| {
         l.has_failed = Some(l.e.variable(l.e.bool()));
         let out = l.stays_out();

@@ -29,7 +29,7 @@ struct Filling {
     function: Function,
     /// Variables, which are first.
     variables: Vec<Instruction>,
-    /// What the first block computes.
+    /// The instructions of the first block.
     entry: Vec<Instruction>,
     entry_label: Id,
     start_label: Id,
@@ -47,7 +47,7 @@ struct State {
     module: Module,
     capabilities: BTreeSet<u32>,
     extensions: BTreeSet<&'static str>,
-    /// Types by what they are made of.
+    /// Types by their definition.
     types: HashMap<(Op, Vec<u32>), Id>,
     constants: HashMap<(Id, u64), Id>,
     values: HashMap<Id, (Id, u64)>,
@@ -336,7 +336,7 @@ impl Emitter {
         id
     }
 
-    /// The variable that holds a number of the thread's.
+    /// The built-in variable with a property of the thread.
     pub fn builtin(&self, what: BuiltIn, ty: Id) -> Id {
         if let Some(id) = self.state.borrow().builtins.get(&(what as u32)) {
             return *id;

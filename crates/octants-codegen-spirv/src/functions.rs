@@ -19,7 +19,7 @@ fn local_pointer(e: &Emitter, scalar: Scalar, count: u32) -> Id {
 }
 
 impl<'p> Unit<'p> {
-    /// The types of what a function returns: its leaves, and whether it failed.
+    /// The types that a function returns: its leaves, and whether it failed.
     pub fn result_types(&self, f: FuncId) -> Vec<Id> {
         let function = &self.facts.program.functions[f.index()];
         let fails = self.facts.schedule.functions[f.index()].behavior.fails;

@@ -57,7 +57,7 @@ pub(crate) struct Tile {
 }
 
 impl Tile {
-    /// Turns the numbers of rows and columns into those of tiles.
+    /// Converts the numbers of rows and columns to numbers of tiles.
     pub fn cut(lowering: &Lowering<'_, '_>, sizes: &mut [Id], tile_columns: u32) -> Tile {
         let e = lowering.e;
         let [.., rows, columns] = sizes else { panic!("compiler bug: a tile that does not have two axes") };
@@ -70,8 +70,8 @@ impl Tile {
         tile
     }
 
-    /// Turns the digits of a tile into those of this thread in it; whether the loop has such a row. An index beyond the
-    /// last column is not in the loop either.
+    /// Converts the digits of a tile to those of this thread in it. Returns whether the loop has this row. An index
+    /// beyond the last column is not in the loop either.
     pub fn place(&self, lowering: &Lowering<'_, '_>, digits: &mut [Id]) -> Id {
         let e = lowering.e;
         let [.., row, column] = digits else { panic!("compiler bug: a tile that does not have two axes") };

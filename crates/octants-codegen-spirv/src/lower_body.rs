@@ -103,8 +103,9 @@ impl<'p> Lowering<'_, 'p> {
         e.end_if(selection);
     }
 
-    /// Notes whether a `Break` leaves the loop; false where a round ends. In memory: drivers would take the note of a
-    /// variable for what the loop's exits say, which a loop that is left too early does not take.
+    /// Records whether a `Break` leaves the loop; false at the end of an iteration. The record is in memory: for a
+    /// variable, drivers would infer the value from the loop's exits, which is wrong when a driver leaves the loop too
+    /// early.
     pub fn note_left(&self, is_left: bool) {
         if self.e.features.limits_loops {
             self.e.store_shared(self.left_word(), self.e.u32c(u32::from(is_left)));
@@ -137,7 +138,7 @@ impl<'p> Lowering<'_, 'p> {
         self.close();
     }
 
-    /// A loop whose iterations run one after the other.
+    /// A sequential loop.
     fn serial_for(&mut self, v: ValueId, l: &'p ForLoop) {
         let bounds: Vec<(Id, Id, Scalar)> =
             l.dims.iter().map(|d| (self.value(d.begin), self.value(d.end), self.scalar_of(d.begin))).collect();

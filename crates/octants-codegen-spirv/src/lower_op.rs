@@ -49,7 +49,7 @@ impl Lowering<'_, '_> {
                 let extent = self.extent(b.index(), *axis as usize);
                 vec![self.e.trunc(extent, self.scalar_of(v).bits())]
             }
-            // Nothing here is undefined: what is not written has some value.
+            // Nothing here is undefined: unwritten memory has an arbitrary value.
             Op::Freeze(a) => self.leaves(*a),
             Op::Grid(_)
             | Op::FragmentIndex(_)
@@ -172,7 +172,7 @@ impl Lowering<'_, '_> {
         let leaf = |(k, s): (usize, &Scalar)| {
             let word = self.argument(first + k as u32);
             self.e.at_entry(|| match s {
-                // A truth value is one byte of its slot.
+                // A boolean is one byte of its slot.
                 Scalar::U1 => self.e.scalar_of_bits(self.e.and(word, self.e.u64c(0xff)), *s),
                 s => self.e.scalar_of_bits(word, *s),
             })

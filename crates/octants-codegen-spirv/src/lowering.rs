@@ -28,7 +28,7 @@ pub(crate) enum Helper {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct InstanceKey {
     pub function: FuncId,
-    /// Per parameter: what a reference looks like.
+    /// Per parameter: the shape of a reference.
     pub refs: Vec<Option<PlaceShape>>,
 }
 
@@ -38,11 +38,11 @@ pub(crate) struct Unit<'p> {
     pub e: Emitter,
     /// Number of the task, part of the key of random numbers.
     pub task: u32,
-    /// The threads of a block see what others of it write.
+    /// Threads of a block read values that other threads of the block write.
     pub shares_memory: bool,
     /// Floats of 32 bits in shared memory are exchanged, not only added to.
     pub swaps_shared_floats: bool,
-    /// The push constants: a `DeviceContext` and what follows it.
+    /// The push constants: a `DeviceContext`, followed by the argument slots or their address.
     pub context: Id,
     /// Threads of a block, a constant that the driver sets.
     pub block_size: Id,
@@ -53,7 +53,7 @@ pub(crate) struct Unit<'p> {
     pub shared: RefCell<HashMap<(u32, Scalar), Id>>,
     /// A word for each thread of the block: whether a `Break` has left its loop.
     pub left_words: Cell<Option<Id>>,
-    /// Words of the block's: for what its threads agree on, for what they count, and for fences by atomic operations.
+    /// Words of the block: for votes, for counts, and for fences by atomic operations.
     pub block_words: [Cell<Option<Id>>; 3],
 }
 
@@ -97,7 +97,7 @@ pub(crate) struct Axis {
 pub(crate) struct LoopTargets {
     pub on_break: Id,
     pub on_continue: Id,
-    /// A variable that makes the loops of all axes end when the whole loop is left.
+    /// A variable that ends the loops of all axes when the loop is left.
     pub is_left: Option<Id>,
 }
 
@@ -144,7 +144,7 @@ pub(crate) struct Lowering<'u, 'p> {
     /// Argument slots that were read, 64 bits each.
     pub slots: RefCell<HashMap<u32, Id>>,
     pub random_key: Cell<Option<(Id, Id)>>,
-    /// Of each open loop its indices.
+    /// The indices of each open loop.
     pub indices: HashMap<ValueId, Vec<Index>>,
     /// The targets of `Break` and `Continue`, innermost last.
     pub targets: Vec<LoopTargets>,
@@ -153,7 +153,7 @@ pub(crate) struct Lowering<'u, 'p> {
     pub rng: Option<RandomState>,
     /// Where an iteration of the task's parallel loop ends, and how many loops are around it.
     pub iteration_end: Option<(Id, usize)>,
-    /// Set where an iteration has failed: the rest of it is skipped.
+    /// Set when an iteration has failed: the rest of it is skipped.
     pub has_failed: Option<Id>,
     /// Accumulators of reductions, and how each is folded.
     pub accumulators: Vec<(Id, AtomicOp)>,

@@ -83,7 +83,7 @@ impl Lowering<'_, '_> {
         }
     }
 
-    /// A float times 2 to an integer, in two steps: each power has a float.
+    /// A float times 2 to an integer, in two steps: each power is representable.
     fn scale(&self, s: Scalar, v: Id, n: Id) -> Id {
         let e = self.e;
         let half = e.ashr(n, e.u32c(1));
@@ -223,7 +223,7 @@ impl Lowering<'_, '_> {
         let size = e.fabs(v);
         let is_large = e.fgt(size, real(1.0));
         let x = e.select(is_large, e.fdiv(real(1.0), size), size);
-        // Of an eighth of a turn the nearest multiple of pi / 16 is taken away: atan x = a + atan((x - c) / (1 + c x)).
+        // The nearest multiple of pi / 16, at most pi / 4, is subtracted: atan x = a + atan((x - c) / (1 + c x)).
         let mut center = (real(0.0), real(0.0));
         for k in 1..=4 {
             let angle = f64::from(k) * std::f64::consts::PI / 16.0;
@@ -279,7 +279,7 @@ impl Lowering<'_, '_> {
         let size = e.fabs(v);
         let result = match op {
             UnaryOp::Cosh => {
-                // Of half the argument, so that it overflows only if the result does.
+                // The exponential of half the argument, so that it overflows only if the result does.
                 let half = self.exp(s, e.fmul(size, real(0.5)));
                 let up = e.fmul(e.fmul(real(0.5), half), half);
                 return e.fadd(up, e.fdiv(real(0.25), up));
@@ -293,7 +293,7 @@ impl Lowering<'_, '_> {
             _ => {
                 let twice = self.exp(s, e.fmul(size, real(2.0)));
                 let far = e.fsub(real(1.0), e.fdiv(real(2.0), e.fadd(twice, real(1.0))));
-                // Near zero by way of the sine, which keeps its digits.
+                // Near zero, computed from the hyperbolic sine, which does not lose digits.
                 let sine = self.sinh_near_zero(s, size);
                 let near = e.fdiv(sine, e.gl(GlslOp::Sqrt, &[e.fused(sine, sine, real(1.0))]));
                 e.select(e.flt(size, real(0.5)), near, far)

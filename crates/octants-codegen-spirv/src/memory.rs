@@ -16,7 +16,7 @@ use crate::lowering::Lowering;
 use crate::place::{LeafAt, Memory, Place, PlaceShape, Pointer, local_variables};
 
 impl Lowering<'_, '_> {
-    /// Makes the locals that need memory, and sets those to zero whose zero can be seen and that `select` picks.
+    /// Creates the locals that need memory. Zeroes those selected by `select` whose initial zero is observable.
     pub fn prepare_locals(&mut self, select: impl Fn(&Self, LocalId) -> bool) {
         for i in 0..self.body.locals.len() {
             let id = LocalId(i as u32);

@@ -37,7 +37,7 @@ pub(crate) struct LeafAt {
     pub ptr: u32,
     /// Bytes from it; elements from it in a variable.
     pub offset: i64,
-    /// What it holds.
+    /// Its type.
     pub scalar: Scalar,
 }
 
@@ -92,7 +92,7 @@ impl Place {
     }
 }
 
-/// The variables that hold a value: one for each scalar, vector or matrix in it.
+/// The variables of a value: one for each scalar, vector or matrix in it.
 pub(crate) fn local_variables(ty: &Type) -> Vec<(Scalar, u32)> {
     match ty {
         Type::Struct(s) => s.members.iter().flat_map(|(_, t)| local_variables(t)).collect(),

@@ -101,8 +101,7 @@ impl Emitter {
         }
     }
 
-    /// Opens a loop, whose counters begin with these values; what is computed in each round before the loop is left
-    /// follows.
+    /// Opens a loop whose counters start with these values. The code of the loop's condition follows.
     pub fn begin_loop(&self, begin: &[Id]) -> (Loop, Vec<Id>) {
         let [head, body, next, done] = [(); 4].map(|()| self.id());
         let (from, is_dead) = (self.block(), self.is_terminated());
@@ -134,7 +133,7 @@ impl Emitter {
         }
     }
 
-    /// Ends the body; what is computed between rounds follows.
+    /// Ends the body. The code between iterations follows.
     pub fn end_body(&self, l: &Loop) {
         if !l.is_dead {
             self.br(l.next);
@@ -142,7 +141,7 @@ impl Emitter {
         }
     }
 
-    /// Closes a loop, of whose counters these are the next values.
+    /// Closes a loop. `next` are the next values of its counters.
     pub fn end_loop(&self, l: &Loop, next: &[Id]) {
         assert_eq!(next.len(), l.counters, "compiler bug: a loop with a different number of counters");
         if l.is_dead {

@@ -32,10 +32,10 @@ macro_rules! features {
             pub subgroup_size: u32,
             /// Bytes of shared memory of a block.
             pub shared_bytes: u32,
-            /// A fault, not a feature: a memory barrier waits for all threads of the block, as a control barrier does.
+            /// A driver bug: a memory barrier waits for all threads of the block, as a control barrier does.
             pub fences_wait: bool,
-            /// A fault as well: a thread that has run many rounds of its loops leaves them all. The code then declares
-            /// it.
+            /// Another driver bug: a thread that has run many iterations leaves all its loops. The code then records
+            /// this.
             pub limits_loops: bool,
             $($(#[$doc])* pub $name: bool,)*
         }
@@ -144,7 +144,7 @@ impl DeviceFeatures {
         Ok(found)
     }
 
-    /// What decides how programs run on such a device.
+    /// The capabilities that scheduling uses for such a device.
     pub fn info(&self) -> TargetInfo {
         TargetInfo {
             has_grid: true,
@@ -153,7 +153,7 @@ impl DeviceFeatures {
             // A word, aligned as arrays are.
             assertion_bytes: 16,
             has_vectors: false,
-            // Two blocks find room.
+            // Two blocks fit.
             shared_bytes: u64::from(self.shared_bytes / 2).min(32 << 10),
             private_bytes: 0,
             registers: 128,
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn features_are_told_by_the_target() {
+    fn features_follow_from_the_target() {
         let faulty = DeviceFeatures { fences_wait: true, limits_loops: true, ..DeviceFeatures::ALL };
         for features in [DeviceFeatures::ALL, DeviceFeatures::NONE, faulty] {
             assert_eq!(DeviceFeatures::of(&features.code_target()), Ok(features));

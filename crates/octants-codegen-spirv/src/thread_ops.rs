@@ -93,7 +93,8 @@ impl Lowering<'_, '_> {
                 GridValue::Lane => self.lane(),
                 GridValue::SubgroupSize => e.u32c(e.features.subgroup_size),
             }]),
-            // Where fences wait, a barrier of a subgroup waits for the block as well; its threads run in step there.
+            // If fences wait, a subgroup barrier would wait for the whole block. The subgroup's threads run in lockstep
+            // there, so none is needed.
             IrOp::Barrier(scope @ ThreadScope::Subgroup) if e.features.fences_wait => {
                 self.fence(*scope);
                 None
@@ -118,10 +119,10 @@ impl Lowering<'_, '_> {
 
     /// Orders this thread's accesses as the others of a scope see them.
     ///
-    /// Divergent threads may execute a fence. Mesa's lavapipe (22.3) executes a memory barrier as a barrier of the
-    /// block, and ends a block when the first of its subgroups has ended: those that met more barriers than it are
-    /// never resumed. Its atomic operations are always sequentially consistent, so that one that changes nothing acts
-    /// as a fence.
+    /// Divergent threads may execute a fence. Mesa's lavapipe (22.3) executes a memory barrier as a block barrier, and
+    /// ends a block when its first subgroup has ended: subgroups that reached more barriers are never resumed. Its
+    /// atomic operations are always sequentially consistent, so an atomic operation that changes nothing acts as a
+    /// fence.
     pub fn fence(&self, scope: ThreadScope) {
         let e = self.e;
         if e.features.fences_wait {

@@ -11,12 +11,12 @@ use crate::emit::{Id, Op};
 use crate::lowering::Lowering;
 use crate::place::{LeafAt, Place};
 
-/// Most bytes of an access.
+/// Maximum number of bytes of an access.
 const MOST_BYTES: u32 = 16;
 
 /// How a vector is accessed.
 struct Shape {
-    /// What memory is read and written as.
+    /// The type in which memory is read and written.
     word: Id,
     words: u32,
     /// Scalars of the vector in a word.
@@ -24,7 +24,7 @@ struct Shape {
 }
 
 impl Lowering<'_, '_> {
-    /// The place of a vector whose scalars follow one another from an address on.
+    /// The location of a vector whose scalars are contiguous from an address on.
     pub fn vector_place(&self, address: ValueId, ty: &Type) -> Place {
         let place = self.place(address);
         if place.shape.ty == *ty {

@@ -57,7 +57,7 @@ const LAVAPIPE: DeviceFeatures = DeviceFeatures {
 };
 
 #[test]
-fn functions_of_mathematics_are_valid() {
+fn math_functions_are_valid() {
     let functions: Vec<UnaryOp> = UnaryOp::ALL
         .iter()
         .copied()
@@ -98,7 +98,7 @@ fn assertions_and_many_parameters_are_valid() {
 }
 
 #[test]
-fn operations_of_threads_are_valid() {
+fn thread_operations_are_valid() {
     for scope in ["subgroup", "block"] {
         modules(&barrier(scope), LAVAPIPE, true);
     }
@@ -122,7 +122,7 @@ fn operations_of_threads_are_valid() {
 }
 
 #[test]
-fn products_of_matrices_are_valid() {
+fn matrix_products_are_valid() {
     for kind in octants_ir::ProductKind::ALL.iter().copied() {
         for features in [DeviceFeatures::ALL, LAVAPIPE] {
             modules(&matrix_product(kind, features.info().subgroup_size), features, true);
@@ -131,7 +131,7 @@ fn products_of_matrices_are_valid() {
 }
 
 #[test]
-fn what_a_device_lacks_is_an_error() {
+fn missing_device_features_are_errors() {
     let least = DeviceFeatures::NONE;
     let refused = |program: &Program| {
         let scheduled = scheduled(program, least);
@@ -150,7 +150,7 @@ fn what_a_device_lacks_is_an_error() {
 }
 
 #[test]
-fn the_text_of_a_map_is_kept() {
+fn the_assembly_of_a_map_matches_its_golden_text() {
     let text = modules(&map(&[UnaryOp::Neg], Scalar::F32), LAVAPIPE, true);
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/map.spvasm");
     if std::env::var_os("OCTANTS_BLESS").is_some() {

@@ -3,7 +3,8 @@
 
 use octants_ir::Type;
 
-/// Up to this many components a component known at run time is chosen by selects, beyond it through memory.
+/// For tensors with at most this many components, a component with a run-time index is chosen by selects; for others,
+/// through memory.
 pub const SELECT_LIMIT: usize = 4;
 
 /// A component of a tensor or a member of a struct, of a value of a type.

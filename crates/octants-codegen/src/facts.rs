@@ -27,7 +27,7 @@ pub struct Facts<'p> {
     pub frame_offsets: Vec<u64>,
     /// Bytes of the frame.
     pub frame_bytes: u64,
-    /// Least size of each root, from the fields in it.
+    /// Minimum size of each root, from the fields in it.
     pub root_bytes: Vec<u64>,
     /// Bytes of each root of shared memory.
     pub shared_bytes: Vec<u64>,

@@ -5,7 +5,7 @@ use octants_ir::{Condition as Place, Layout, TaskGraph, Type};
 
 use crate::facts::{Facts, kind_of};
 
-/// The graph of an artifact's tasks; empty where each runs once, in order.
+/// The graph of an artifact's tasks; empty if each task runs once, in order.
 pub fn graph_parts(facts: &Facts<'_>) -> Vec<GraphPart> {
     let mut parts = Vec::new();
     add(facts, &facts.program.graph, &mut parts);

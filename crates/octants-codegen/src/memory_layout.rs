@@ -37,7 +37,7 @@ mod tests {
     use octants_ir::StructType;
 
     #[test]
-    fn members_lie_at_natural_alignment() {
+    fn members_have_natural_alignment() {
         let inner = Type::Vector(Scalar::F32, 3);
         let ty = Type::Struct(Arc::new(StructType {
             name: "P".into(),

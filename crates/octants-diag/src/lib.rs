@@ -6,12 +6,12 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// A file that kernels come from, whole, with the path the user knows it by.
+/// The full text of a file with kernels, and its path as the user knows it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct SourceFile {
     /// Path as Python reports it (`co_filename`).
     pub path: String,
-    /// The text of the function, dedented by nothing: columns are the user's columns.
+    /// The text of the function, not dedented: columns are the user's columns.
     pub text: String,
     /// The line number in the user's file of the first line of `text` (1-based).
     pub first_line: u32,
@@ -97,7 +97,7 @@ impl Sources {
         }
     }
 
-    /// As [`Sources::location`]; of inlined code also that of the kernel's call.
+    /// As [`Sources::location`]; for inlined code, also the location of the kernel's call.
     pub fn location_with_call(&self, span: Span) -> String {
         let line = self.location(span);
         match span.outermost_call() {
@@ -130,7 +130,7 @@ pub enum Code {
     Deprecated,
     /// A warning: a value is stored in a type that cannot hold all values of its own type.
     Precision,
-    /// A Python exception raised while compile-time code ran; carried along whole by the outside world.
+    /// A Python exception raised by compile-time code; the host keeps the exception object.
     Host,
 }
 
@@ -139,7 +139,7 @@ pub enum Code {
 pub struct Diagnostic {
     /// The class of the mistake.
     pub code: Code,
-    /// One sentence: what is wrong.
+    /// One sentence that describes the mistake.
     pub message: String,
     /// The offending expression, if known.
     pub span: Option<Span>,
@@ -170,14 +170,14 @@ impl Diagnostic {
         })
     }
 
-    /// Adds what to do instead.
+    /// Adds a hint.
     pub fn with_hint(mut self: Box<Self>, hint: impl Into<String>) -> Box<Self> {
         self.hint = Some(hint.into());
         self
     }
 
-    /// The text shown to the user, in the manner of a Python traceback: each call on the way with its line and the
-    /// expression underlined, outermost first, then the message, then what to do instead.
+    /// The text shown to the user, like a Python traceback: each call with its line and the expression underlined,
+    /// outermost first, then the message, then the hint.
     pub fn render(&self, sources: &Sources) -> String {
         let mut out = String::new();
         let mut function = self.root.as_str();
@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn underlines_the_expression_in_the_users_line() {
+    fn the_expression_in_the_users_line_is_underlined() {
         let mut sources = Sources::default();
         let file = sources.add(Arc::new(SourceFile {
             path: "sim.py".into(),
@@ -289,12 +289,12 @@ mod tests {
     }
 
     #[test]
-    fn tabs_are_as_wide_above_as_below() {
+    fn the_underline_keeps_the_tabs_of_the_line() {
         assert_eq!(shown("\ta(1,\tb)", "b", "b"), "\n    a(1,    b)\n            ^\nwrong");
     }
 
     #[test]
-    fn long_lines_are_broken_with_their_underline() {
+    fn long_lines_wrap_with_their_underline() {
         let text = format!("x = {} + y", "a".repeat(100));
         let (first, rest) = text.split_at(80);
         let want = format!("\n{first}\n    {}\n{rest}\n{}\nwrong", "^".repeat(76), "^".repeat(24));

@@ -39,7 +39,7 @@ own_functions! {
         log_size = "nvPTXCompilerGetInfoLogSize"(*mut c_void, *mut usize);
         /// The log.
         log = "nvPTXCompilerGetInfoLog"(*mut c_void, *mut c_char);
-        /// Gives all back.
+        /// Releases everything.
         destroy = "nvPTXCompilerDestroy"(*mut *mut c_void);
     }
 }
@@ -66,7 +66,8 @@ impl Functions {
         let options = options.each_ref().map(|o| o.as_ptr());
         let text = CString::new(text).ok()?;
         let mut work = null_mut();
-        // SAFETY: the text and the options end with zeros, and live as long as the work; the results have room.
+        // SAFETY: the text and the options end with zeros, and live as long as the work; the buffers are large enough
+        // for the results.
         unsafe {
             if (self.create)(&mut work, text.as_bytes().len(), text.as_ptr()) != 0 {
                 return None;
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_assembled_is_left_as_it_is() {
+    fn text_that_cannot_be_assembled_is_unchanged() {
         // With a driver, because the text is invalid; without one, because there is no assembler.
         let assembler = DriverAssembler::new("sm_90");
         assert_eq!(assembler.assemble(b"nonsense"), None);

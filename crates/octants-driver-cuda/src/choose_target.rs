@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn chips_and_drivers_of_today() {
+    fn known_chips_and_drivers() {
         assert_eq!(target((9, 0), 13000), "sm_90 +ptx90");
         assert_eq!(target((9, 0), 11080), "sm_90 +ptx78");
         assert_eq!(target((8, 6), 12020), "sm_86 +ptx82");
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn chips_and_drivers_yet_to_come_use_the_last_that_is_known() {
+    fn future_chips_and_drivers_use_the_newest_known_target() {
         assert_eq!(target((12, 5), 14020), "sm_121 +ptx90");
         assert_eq!(target((13, 0), 13020), "sm_121 +ptx90");
         assert_eq!(target((8, 8), 12090), "sm_87 +ptx88", "8.8 has a name from 9.0 on alone");
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_old_is_refused() {
+    fn chips_and_drivers_that_are_too_old_are_refused() {
         assert_eq!(target((6, 1), 13000), "none");
         assert_eq!(target((7, 0), 11010), "none");
     }

@@ -164,7 +164,7 @@ mod tests {
     use crate::symbols::NAMES;
 
     #[test]
-    fn s23_what_an_old_driver_lacks_is_named_with_what_has_it() {
+    fn s23_a_function_missing_from_an_old_driver_is_named_with_the_version_that_has_it() {
         let text = explain_missing(NAMES.pool_allocate);
         let expected =
             "the NVIDIA driver is too old: it has no cuMemAllocFromPoolAsync; install a driver for CUDA 11.2 or newer";

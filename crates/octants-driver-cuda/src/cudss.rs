@@ -55,7 +55,7 @@ struct Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         let handle = *self.handle.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: made by `create`, and used no more.
+        // SAFETY: made by `create`, and not used afterwards.
         let _ = unsafe { (self.functions.destroy)(handle as Handle) };
     }
 }
@@ -190,7 +190,7 @@ impl Solver {
     unsafe fn number(&self, which: c_int) -> Result<c_int> {
         let handle = self.library.handle.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut number, mut written): (c_int, usize) = (0, 0);
-        // SAFETY: the pointers are to variables of the size that is told.
+        // SAFETY: the pointers are to variables of the given size.
         let c = unsafe {
             let to = (&raw mut number).cast();
             (self.library.functions.get)(*handle as Handle, self.data, which, to, size_of::<c_int>(), &mut written)
@@ -240,7 +240,7 @@ impl Drop for Solver {
     fn drop(&mut self) {
         let f = &self.library.functions;
         let handle = self.library.handle.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: made by the library, and used no more. An error cannot be reported.
+        // SAFETY: made by the library, and not used afterwards. An error cannot be reported.
         unsafe {
             for matrix in [self.matrix, self.right, self.solution].into_iter().filter(|m| !m.is_null()) {
                 let _ = (f.destroy_matrix)(matrix);

@@ -117,14 +117,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_read_as_people_write_them() {
+    fn versions_are_formatted_as_major_and_minor() {
         assert_eq!(version(12040), "12.4");
         assert_eq!(version(11080), "11.8");
         assert_eq!(version(13000), "13.0");
     }
 
     #[test]
-    fn reasons_say_what_is_missing() {
+    fn reasons_name_the_missing_part() {
         let why = |c| why_not_started(c, |_| "CUDA_ERROR_UNKNOWN".into());
         assert_eq!(why(0), None);
         assert!(why(code::NO_DEVICE).is_some_and(|t| t.contains("no NVIDIA GPU")));

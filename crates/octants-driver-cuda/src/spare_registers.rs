@@ -81,7 +81,7 @@ mod tests {
                         .maxntid 256\n.minnctapersm 2\n{\n}\n.visible .entry three(\n)\n.maxntid 256\n.minnctapersm 1\n{\n}";
 
     #[test]
-    fn functions_that_spill_get_their_room_back() {
+    fn occupancy_requests_that_cause_spills_are_relaxed() {
         let (lines, requests) = request_occupancy(TEXT).expect("two functions have room to spare");
         assert_eq!(requests.iter().map(|c| &c.name[..]).collect::<Vec<_>>(), ["one", "two"]);
         assert!(lines.join("\n").contains(".minnctapersm 32\n") && lines.join("\n").contains(".minnctapersm 4\n"));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_with_nothing_to_spare_stays() {
+    fn text_without_spare_registers_is_unchanged() {
         assert_eq!(request_occupancy(".visible .entry all(\n)\n.maxntid 256\n.minnctapersm 4\n{\n}"), None);
     }
 }

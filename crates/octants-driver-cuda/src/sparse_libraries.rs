@@ -91,7 +91,7 @@ impl CudaSparse {
     }
 }
 
-/// Why a library cannot be used, and what to do.
+/// Why a library cannot be used, and the remedy.
 fn unusable(library: &str, why: &str, advice: &str) -> String {
     format!("{library} cannot be used: {why}. Install it ({advice}), or name its folder in LD_LIBRARY_PATH")
 }
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_named_with_what_to_install() {
+    fn a_missing_library_is_named_with_the_package_to_install() {
         let text = unusable("cuDSS", "libcudss.so.1 was not found", "`pip install nvidia-cudss-cu13`");
         assert_eq!(
             text,

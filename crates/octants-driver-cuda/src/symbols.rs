@@ -82,10 +82,10 @@ pub const NAMES: Names = Names {
     event_record: "cuEventRecord",
     event_synchronize: "cuEventSynchronize",
     event_query: "cuEventQuery",
-    // The second version differs in rounding alone and came late.
+    // The second version differs only in rounding, and was added late.
     event_elapsed: "cuEventElapsedTime",
-    // Text is what we load: the driver assembles it and keeps the result on disk by itself. Binaries that its linker
-    // makes of the same text (`cuLinkComplete`) were 6 to 15 % slower on an H200.
+    // We load text: the driver assembles it and caches the result on disk. Binaries that its linker makes of the same
+    // text (`cuLinkComplete`) were 6 to 15 % slower on an H200.
     module_load: "cuModuleLoadDataEx",
     module_unload: "cuModuleUnload",
     module_function: "cuModuleGetFunction",
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn functions_with_a_second_version_are_asked_for_by_it() {
+    fn functions_with_a_second_version_are_looked_up_by_it() {
         let names: Vec<&str> = NAMES.signatures().iter().chain(Own::SIGNATURES).map(|s| s.symbol).collect();
         // The functions used here that the driver exports in two versions.
         let versioned = [

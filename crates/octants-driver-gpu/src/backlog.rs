@@ -10,8 +10,8 @@ use crate::context::Entered;
 use crate::symbols::RawEvent;
 use crate::symbols::RawStream;
 
-/// Every this many launches, an event marks the position on the stream. A backlog is deep when the previous mark was
-/// not reached yet.
+/// Every this many launches, an event marks the position on the stream. A backlog is deep if the previous mark has not
+/// been reached.
 const EVERY: u32 = 16;
 /// Streams with an estimate, hashed.
 const PLACES: usize = 16;
@@ -37,7 +37,7 @@ impl Backlogs {
         &self.0[((stream as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize]
     }
 
-    /// Counts a launch. Whether many earlier ones were not reached by the device yet, as far as is known.
+    /// Counts a launch. Returns whether the device is known to be many launches behind.
     ///
     /// # Safety
     /// The stream is alive.

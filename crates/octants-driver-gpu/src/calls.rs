@@ -69,7 +69,7 @@ impl Logs {
 
 #[allow(clippy::missing_safety_doc)] // One contract for all, at the top.
 impl Entered<'_> {
-    /// Waits for all work of the context, that of other libraries included.
+    /// Waits for all work of the context, including that of other libraries.
     pub unsafe fn synchronize_all(&self) -> Result<()> {
         call!(self.library(), synchronize_all(), "waiting for all work")
     }

@@ -1,9 +1,9 @@
-//! [`Description`]: kernels' sections as nodes of a vendor's graph.
+//! [`Description`]: the sections of a kernel as nodes of a vendor's graph.
 //!
 //! Sequential tasks form a chain of kernels. Groups are branches that an empty node joins. A loop is a node with its
-//! own graph, at whose end a single-thread kernel decides whether it runs again. Each branch of a choice is such a
-//! node, after a kernel that decides whether it runs. What follows a checkpoint is a branch that runs unless the launch
-//! ends there. A section depends on the last node before it.
+//! own graph, at whose end a single-thread kernel decides whether it runs again. Each branch of a conditional is such a
+//! node, after a kernel that decides whether it runs. The part after a checkpoint is a branch that runs unless the
+//! launch ends there. A section depends on the last node before it.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -175,7 +175,7 @@ impl<'a> Description<'a> {
     /// Adds a module's tasks, according to its sections, after some nodes. Returns their final nodes.
     ///
     /// # Safety
-    /// The module is loaded, and stays so as long as the graph; `launch` is one of its launches.
+    /// The module stays loaded while the graph exists; `launch` is one of its launches.
     pub unsafe fn add(
         &mut self,
         dependencies: Vec<RawNode>,
@@ -209,7 +209,7 @@ impl<'a> Description<'a> {
     /// Adds a fill after some nodes.
     ///
     /// # Safety
-    /// The memory is the device's as long as the graph.
+    /// The memory stays allocated on the device while the graph exists.
     pub unsafe fn add_fill(&mut self, dependencies: &[RawNode], fill: &FillNode) -> Result<RawNode, NotAGraph> {
         // SAFETY: the contract above.
         ever(unsafe { self.graphs.add_fill(self.outermost, dependencies, fill) })
@@ -315,7 +315,7 @@ impl<'a> Description<'a> {
         for task in tasks {
             let full = self.fills_device(what, task);
             let waits_for: Vec<usize> = match &what.tasks[task].depends_on {
-                // Two tasks that each fill the device gain nothing from running at once.
+                // Two tasks that each fill the device do not benefit from running concurrently.
                 Some(tasks) if !(all_short || full && full_before) => {
                     tasks.iter().filter_map(|b| (*b as usize).checked_sub(first)).collect()
                 }

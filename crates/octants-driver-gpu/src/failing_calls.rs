@@ -312,7 +312,7 @@ fn cases<'a>(context: &'a Context, e: &'a Entered<'a>) -> Vec<Case<'a>> {
 const NOT_CASES: [&str; 3] = ["init", "device_count", "module_load"];
 
 #[test]
-fn every_error_names_the_call_its_code_and_what_was_being_done() {
+fn every_error_names_the_call_the_code_and_the_operation() {
     let context = context();
     let entered = context.enter().unwrap();
     let cases = cases(&context, &entered);
@@ -339,7 +339,7 @@ fn serial(tasks: usize) -> Artifact {
 }
 
 #[test]
-fn code_that_is_refused_is_told_with_its_kernel() {
+fn an_error_of_loading_code_names_the_kernel() {
     let (context, artifact) = (context(), artifact(vec![]));
     FAILS.set(("module_load", INVALID_VALUE));
     let text = Module::load(&context, &artifact).unwrap_err().to_string();
@@ -348,7 +348,7 @@ fn code_that_is_refused_is_told_with_its_kernel() {
 }
 
 #[test]
-fn a_wide_form_that_is_text_is_loaded_when_it_is_first_of_use_and_done_without_where_it_cannot_be() {
+fn a_coarsened_variant_as_text_is_loaded_on_first_use_and_optional() {
     let context = context();
     let wide = WideForm {
         symbol: "k_wide".into(),
@@ -389,7 +389,7 @@ fn a_wide_form_that_is_text_is_loaded_when_it_is_first_of_use_and_done_without_w
 }
 
 #[test]
-fn out_of_memory_says_so_wherever_it_happens() {
+fn every_allocation_reports_out_of_memory() {
     let context = context();
     let memory = Memory::without_pool(&context).unwrap();
     FAILS.set(("allocate", code::OUT_OF_MEMORY));
@@ -403,7 +403,7 @@ fn out_of_memory_says_so_wherever_it_happens() {
 }
 
 #[test]
-fn a_device_that_is_lost_says_why_once_and_then_that_it_is_lost() {
+fn a_lost_device_reports_the_cause_once() {
     let context = context();
     let entered = context.enter().unwrap();
     let (library, stream) = (context.library(), 0x7000 as *mut _);
@@ -423,7 +423,7 @@ fn a_device_that_is_lost_says_why_once_and_then_that_it_is_lost() {
 }
 
 #[test]
-fn a_device_that_cannot_be_opened_says_at_which_call() {
+fn an_error_of_opening_a_device_names_the_call() {
     let open = |context| GpuDriver::new(context, CodeTarget::Host, &GpuConfig::default());
     for (name, doing) in [
         ("priority_range", "querying stream priorities"),

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_names_comes_before_packages() {
+    fn a_path_from_the_user_precedes_packages() {
         let root = Root::new("given");
         let packaged = root.add("site/vendor/code.bc");
         let (homes, packages) = ([root.0.join("home")], [root.0.join("empty"), root.0.join("site")]);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn of_installed_versions_the_newest_counts() {
+    fn the_newest_installed_version_is_used() {
         let root = Root::new("installed");
         let found = || PLACES.find_installed(&root.0);
         assert_eq!(found(), None);

@@ -34,7 +34,7 @@ mod tests {
     const NOWHERE: Places = Places { in_home: &["lib/libacme-sparse.so"], in_packages: &[], homes: &[], alone: &[] };
 
     #[test]
-    fn what_is_missing_or_broken_is_named() {
+    fn missing_and_broken_libraries_are_named() {
         let missing = find_library(&["libacme-sparse.so"], &NOWHERE, &[], &[]).unwrap_err();
         assert_eq!(missing, "libacme-sparse.so was not found");
         let home = std::env::temp_dir().join(format!("octants-library-{}", std::process::id()));

@@ -21,7 +21,7 @@ use crate::vendor::{Graphs, RawGraph, ReadyGraph};
 /// conditions is made at once.
 const MADE_AT: u32 = 3;
 /// From this launch on, the stream need not be idle. In a program that never waits, only the first kernel of a step
-/// finds it idle. On an H100 making a graph of 20 kernels took 0.1 ms beside a kernel that ran for 200 ms.
+/// finds it idle. On an H100, creating a graph of 20 kernels took 0.1 ms while another kernel ran for 200 ms.
 const MADE_BUSY_AT: u32 = 8;
 /// Maximum number of graphs per device. Each takes some 100 KiB of its memory.
 const MOST: usize = 512;
@@ -35,7 +35,7 @@ const MOST_STREAMS: usize = 8;
 /// A module's graphs.
 #[derive(Debug)]
 pub enum Graph {
-    /// None yet. The number of launches so far.
+    /// No graph yet; the number of launches so far.
     None(u32),
     /// The instantiated graphs, at least one.
     Made(Vec<Made>),
@@ -69,7 +69,7 @@ fn key_of<'a>(tasks: &[LoadedTask], launch: &'a Launch<'_>) -> impl Iterator<Ite
     head.into_iter().chain(launch.args.iter().copied())
 }
 
-/// Whether launches may be made task by task, each of which may start early.
+/// Whether tasks may be launched separately, so that each may start early.
 fn may_go_apart(tasks: &[LoadedTask], sections: &[Section]) -> bool {
     let is_plain = |section: &Section| matches!(section, Section::InOrder(_));
     tasks.len() <= MOST_APART && tasks.iter().all(|t| t.waits_itself) && sections.iter().all(is_plain)

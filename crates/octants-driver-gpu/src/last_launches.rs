@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_is_blamed_for_its_own_kernel() {
+    fn an_error_names_the_last_kernel_of_its_stream() {
         let last = LastLaunches::default();
         let (a, b) = (0x5500_1230 as RawStream, 0x5500_1900 as RawStream);
         assert_ne!(place_of(a), place_of(b));

@@ -137,7 +137,7 @@ unsafe fn form(
     // SAFETY: the contract above.
     unsafe {
         let most = calls.function_attribute(function, number::FUNCTION_MAX_THREADS_PER_BLOCK)?.max(1) as u32;
-        // Any number of whole warps computes the right result, so a block that exceeds the registers is made smaller,
+        // Any number of whole warps computes the correct result, so a block that exceeds the registers is reduced,
         // unless its threads cooperate.
         let asked = match meta.block_dim {
             Some(asked) if meta.cooperates && asked > most => {
@@ -228,7 +228,7 @@ impl LoadedTask {
         Parameter::new(launch, self.number, if self.is_numbered { launch.number } else { 0 }, rounds)
     }
 
-    /// Threads that the device runs at once; `None` for a serial task.
+    /// Maximum number of resident threads on the device; `None` for a serial task.
     pub fn max_resident_threads(&self) -> Option<u64> {
         match &self.kind {
             Kind::Serial(_) => None,
@@ -268,7 +268,7 @@ impl LoadedTask {
             && let Some(wide) = &forms.wide
             && let Some(Some((_, Some(module)))) = wide.form.get()
         {
-            // SAFETY: the contract above. At the end of the process it is gone already.
+            // SAFETY: the contract above. At process exit, it may be unloaded already.
             let _ = unsafe { calls.unload_module(*module) };
         }
     }

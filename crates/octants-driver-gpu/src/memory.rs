@@ -169,7 +169,7 @@ impl Memory {
         }
     }
 
-    /// Makes the deferred frees whose event is done; or all, waiting for their events.
+    /// Executes the deferred frees whose events have completed, or, with `wait`, all of them.
     unsafe fn make_frees(&self, calls: &Entered<'_>, wait: bool) {
         let mut kept = lock(&self.kept_frees);
         // SAFETY: the events and the memory are the entries' own.

@@ -12,7 +12,7 @@ use crate::symbols::code;
 /// Settings of a GPU as a device.
 #[derive(Debug, Clone, Default)]
 pub struct GpuConfig {
-    /// Which GPU, counted as the vendor counts those that the process may see; the first for `None`.
+    /// The GPU's number among those visible to the process, as the vendor counts; `None` for the first.
     pub device: Option<u32>,
     /// Maximum bytes of cached freed memory; an eighth of the device's for `None`.
     pub keep_bytes: Option<u64>,
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_say_what_is_missing() {
+    fn reasons_name_the_missing_part() {
         let why = |ordinal, count| missing_device(ordinal, count, ("Acme GPU", "ACME_VISIBLE"));
         assert!(why(0, 0).is_some_and(|t| t.contains("no Acme GPU") && t.contains("ACME_VISIBLE")));
         assert!(why(2, 2).is_some_and(|t| t.contains("no GPU 2") && t.contains("sees 2")));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_is_not_there_is_named() {
+    fn a_missing_library_is_named() {
         let none = load(&GpuConfig::default(), &["libacme-gpu.so.1"], "no Acme driver is installed").unwrap_err();
         assert_eq!(none.0, "no Acme driver is installed (libacme-gpu.so.1 was not found)");
         let asked = GpuConfig { library: Some("/nowhere/libacme.so".into()), ..GpuConfig::default() };

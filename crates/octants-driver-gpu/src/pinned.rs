@@ -54,7 +54,7 @@ impl FreeList {
         Some(slab + self.rest)
     }
 
-    /// False if there is no room.
+    /// False if there is no space.
     fn put(&mut self, size: u64, address: u64) -> bool {
         if size <= MOST_CUT {
             self.blocks.push((size, address));
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_of_a_size_come_back_and_a_limit_holds() {
+    fn freed_blocks_are_reused_within_a_limit() {
         let mut free_list = FreeList::default();
         assert_eq!(free_list.take(64), None);
         assert!(free_list.put(64, 0x1000) && free_list.put(64, 0x2000) && free_list.put(COARSE, 0x3000));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn small_blocks_are_cut_from_a_slab() {
+    fn small_blocks_come_from_a_slab() {
         let mut free_list = FreeList::default();
         assert_eq!(free_list.cut(64), None);
         free_list.slabs.push(0x10000);

@@ -36,13 +36,13 @@ pub struct GridPlan {
     pub block: u32,
     /// The program sets the block size.
     pub fixed: bool,
-    /// Blocks that one multiprocessor holds at once.
+    /// Resident blocks per multiprocessor.
     pub resident: u32,
     /// Multiprocessors.
     pub multiprocessors: u32,
     /// Threads of a warp.
     pub warp: u32,
-    /// No more blocks than the device holds at once.
+    /// At most as many blocks as are resident at the same time.
     pub once: bool,
     /// As many blocks as it takes for each thread to run one iteration.
     pub single: bool,
@@ -77,7 +77,7 @@ pub fn worthwhile_run(price: f32, lanes: u32) -> u64 {
 }
 
 impl GridPlan {
-    /// Threads that the device runs at once.
+    /// Maximum number of resident threads on the device.
     pub fn max_resident_threads(&self) -> u64 {
         u64::from(self.multiprocessors) * u64::from(self.resident) * u64::from(self.block)
     }
@@ -183,7 +183,7 @@ mod tests {
     const FILL: u32 = 132 * 8;
 
     #[test]
-    fn blocks_load_all_schedulers_equally() {
+    fn blocks_load_all_warp_schedulers_equally() {
         // Registers per thread, of a multiprocessor with 65,536 registers and room for 2,048 threads.
         let of = |registers: u32| {
             best_block::<()>(1024, 32, |block| Ok((65_536 / (registers * block)).min(2_048 / block))).ok()
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grid_is_as_large_as_the_work_up_to_a_limit() {
+    fn the_grid_grows_with_the_work_up_to_a_limit() {
         assert_eq!(PLAN.max_resident_threads(), u64::from(FILL) * 256);
         assert_eq!(PLAN.plan(Some(1 << 17)), Some((512, 256)));
         assert_eq!(PLAN.plan(Some((1 << 17) + 1)), Some((513, 256)));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_run_a_few_iterations_before_there_are_more_of_them() {
+    fn iterations_per_thread_grow_before_the_grid_does() {
         let least = FILL * LEAST_WAVES as u32;
         assert_eq!(PLAN.plan(Some(1 << 23)), Some((least, 256)));
         assert_eq!(PLAN.plan(Some(1 << 26)), Some((1 << 15, 256)));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_run_several_iterations_are_fewer() {
+    fn several_iterations_per_thread_shrink_the_grid() {
         let plan = GridPlan { lanes: 4, ..PLAN };
         assert_eq!(plan.plan(Some(1 << 20)), Some((1024, 256)));
         assert_eq!(plan.plan(Some((1 << 20) + 1)), Some((1025, 256)));
@@ -228,19 +228,19 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_work_together_run_one_iteration() {
+    fn cooperating_threads_run_one_iteration_each() {
         let plan = GridPlan { block: 16, fixed: true, single: true, ..PLAN };
         assert_eq!(plan.plan(Some(48)), Some((3, 16)));
         assert_eq!(plan.plan(Some(1 << 30)), Some((1 << 26, 16)));
     }
 
     #[test]
-    fn nothing_is_launched_for_nothing() {
+    fn no_iterations_need_no_grid() {
         assert_eq!(PLAN.plan(Some(0)), None);
     }
 
     #[test]
-    fn little_work_is_spread_and_takes_whole_warps() {
+    fn small_grids_use_many_blocks_of_whole_warps() {
         assert_eq!(PLAN.plan(Some(1 << 16)), Some((512, 128)));
         assert_eq!(PLAN.plan(Some(16384)), Some((512, 32)));
         assert_eq!(PLAN.plan(Some(1000)), Some((32, 32)));
@@ -256,14 +256,14 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_the_program_asks_for_stays() {
+    fn a_requested_block_size_is_kept() {
         let plan = GridPlan { block: 512, fixed: true, ..PLAN };
         assert_eq!(plan.plan(Some(1)), Some((1, 512)));
         assert_eq!(plan.plan(Some(1025)), Some((3, 512)));
     }
 
     #[test]
-    fn the_parameter_is_the_context_with_the_slots_behind_it() {
+    fn the_parameter_is_the_context_followed_by_the_slots() {
         let context =
             DeviceContext { frame: 1, result: 2, channel: 3, seed: 4, launch: 5, kernel: 6, task: 7, rounds: 8 };
         for count in [0usize, 3, WORDS - CONTEXT_WORDS] {

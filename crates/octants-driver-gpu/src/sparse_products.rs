@@ -133,7 +133,7 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         let handle = *self.handle.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: made by `create`, and used no more.
+        // SAFETY: made by `create`, and not used afterwards.
         let _ = unsafe { (self.functions.destroy)(handle as Handle) };
     }
 }
@@ -300,7 +300,7 @@ impl VendorProduct for Product {
 impl Drop for Product {
     fn drop(&mut self) {
         let f = &self.library.functions;
-        // SAFETY: made by the library, and used no more. An error cannot be reported.
+        // SAFETY: made by the library, and not used afterwards. An error cannot be reported.
         unsafe {
             for vector in [self.x, self.y].into_iter().filter(|v| !v.is_null()) {
                 let _ = (f.destroy_vector)(vector);

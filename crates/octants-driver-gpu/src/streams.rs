@@ -85,7 +85,7 @@ impl Streams {
     /// Made by [`Streams::create`]; its work is done.
     pub unsafe fn destroy(&self, context: &Context, stream: StreamHandle) {
         if let Some(calls) = context.enter_to_free() {
-            // SAFETY: the contract above. At the end of the process the stream is gone already.
+            // SAFETY: the contract above. At process exit, the stream may be destroyed already.
             let _ = unsafe { calls.destroy_stream(stream.0 as RawStream) };
         }
     }
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn priorities_stay_within_what_the_device_has() {
+    fn priorities_are_clamped_to_the_range_of_the_device() {
         let range = (0, -5);
         assert_eq!([0, 1, 5, 9, -3].map(|p| clamp_priority(p, range)), [0, -1, -5, -5, 0]);
         assert_eq!(clamp_priority(i32::MIN, range), 0);

@@ -75,7 +75,7 @@ pub mod code {
 #[repr(C)]
 #[derive(Debug)]
 pub struct PoolProperties {
-    /// 1: memory that stays where it is.
+    /// 1: memory that is not migrated.
     pub allocation: c_uint,
     /// 0: not to be shared with other processes.
     pub handles: c_uint,
@@ -220,7 +220,7 @@ functions! {
         priority_range(*mut c_int, *mut c_int);
         /// Free and total memory.
         memory_info(*mut usize, *mut usize);
-        /// Memory, at once.
+        /// Memory, synchronously.
         allocate(*mut Address, usize);
         /// Gives it back.
         free(Address);
@@ -274,7 +274,7 @@ functions! {
         module_function(*mut RawFunction, RawModule, *const c_char);
         /// A function's property.
         function_attribute(*mut c_int, FunctionAttribute, RawFunction);
-        /// Blocks that one multiprocessor holds at once.
+        /// Resident blocks per multiprocessor.
         occupancy(*mut c_int, RawFunction, c_int, usize);
         /// Launches a kernel.
         launch(

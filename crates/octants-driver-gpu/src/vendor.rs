@@ -200,7 +200,7 @@ pub trait GraphCaptures {
 pub struct Decision {
     /// The switch of the loop or branch; zero for none.
     pub switch: u64,
-    /// Size of the condition: 1, 2, 4 or 8; 0 for none, which counts as not zero.
+    /// Size of the condition: 1, 2, 4 or 8; 0 for no condition, which is always true.
     pub bytes: u64,
     /// Address of a 32-bit word that is not zero once an assertion has failed; zero for none.
     pub failed: u64,

@@ -16,8 +16,8 @@ type Make = unsafe extern "C" fn(*mut *mut c_void, *mut c_void, c_ulonglong) -> 
 type Launch = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
 
 fn begin_capture(stream: u64) {
-    // SAFETY: the type is that of the vendors' headers; the stream lives. 0: no thread of the process may get in the
-    // way.
+    // SAFETY: the type is that of the vendors' headers; the stream is alive. 0: calls of all threads of the process are
+    // checked.
     let code = unsafe { vendor::library().get::<Begin>(vendor::GRAPHS[0]).unwrap()(stream as *mut c_void, 0) };
     assert_eq!(code, 0);
 }
@@ -79,7 +79,7 @@ fn s7_launches_on_a_captured_stream_are_captured() {
 }
 
 #[test]
-fn s7_code_that_a_graph_may_run_stays_loaded() {
+fn s7_code_stays_loaded_while_a_graph_may_run_it() {
     let Some(gpu) = Gpu::open_alone() else { return };
     let theirs = Gpu::open_as(&GpuConfig::default()).unwrap();
     let stream = theirs.device.create_stream(0).unwrap();

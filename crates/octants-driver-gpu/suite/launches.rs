@@ -9,7 +9,7 @@ use super::{Gpu, MS, ms_since, values};
 use crate::vendor;
 
 #[test]
-fn every_iteration_runs_once_whatever_the_grid() {
+fn every_iteration_runs_once_for_each_grid() {
     let Some(gpu) = Gpu::open() else { return };
     let stream = gpu.device.default_stream();
     let grids = [(true, None), (false, None), (true, Some(1)), (true, Some(96)), (true, Some(5000))];
@@ -25,7 +25,7 @@ fn every_iteration_runs_once_whatever_the_grid() {
 }
 
 #[test]
-fn a_loop_of_no_iterations_is_not_launched() {
+fn a_loop_without_iterations_is_not_launched() {
     let Some(gpu) = Gpu::open() else { return };
     let (kernel, x) = (mad(&gpu), gpu.numbers(4));
     // SAFETY: the buffer lives; the kernel looks at none of it.
@@ -34,7 +34,7 @@ fn a_loop_of_no_iterations_is_not_launched() {
 }
 
 #[test]
-fn results_come_back() {
+fn a_launch_returns_its_result() {
     let Some(gpu) = Gpu::open() else { return };
     let kernel = answer(&gpu);
     let stream = gpu.device.create_stream(0).unwrap();
@@ -46,7 +46,7 @@ fn results_come_back() {
 }
 
 #[test]
-fn more_arguments_than_travel_by_value_are_read_from_memory() {
+fn arguments_that_do_not_fit_by_value_are_read_from_memory() {
     let Some(gpu) = Gpu::open() else { return };
     let (count, x) = (1000u64, gpu.numbers(1));
     let kernel = sum(&gpu, count as u32);
@@ -59,7 +59,7 @@ fn more_arguments_than_travel_by_value_are_read_from_memory() {
 }
 
 #[test]
-fn s11_groups_run_side_by_side_between_what_comes_before_and_after() {
+fn s11_groups_run_concurrently_between_earlier_and_later_work() {
     let Some(gpu) = Gpu::open_alone() else { return };
     let (one, many) = (mad(&gpu), mad_in_groups(&gpu, &[Some(0), Some(1), Some(2), Some(3)]));
     let (stream, x, y) = (gpu.device.create_stream(0).unwrap(), gpu.numbers(64), gpu.numbers(64));
@@ -80,7 +80,7 @@ fn s11_groups_run_side_by_side_between_what_comes_before_and_after() {
 }
 
 #[test]
-fn tasks_that_are_launched_as_one_do_what_they_do_one_by_one() {
+fn a_graph_computes_what_separate_launches_compute() {
     let Some(gpu) = Gpu::open_alone() else { return };
     // Three times `x = a x + b`.
     let kernel = mad_in_groups(&gpu, &[None; 3]);
@@ -118,7 +118,7 @@ fn tasks_that_are_launched_as_one_do_what_they_do_one_by_one() {
 }
 
 #[test]
-fn code_that_cannot_be_loaded_says_why() {
+fn errors_of_loading_code_state_the_cause() {
     let Some(gpu) = Gpu::open() else { return };
     for (code, said) in vendor::broken() {
         let error = gpu.device.load(&artifact("broken", code, 0, vec![])).unwrap_err().to_string();
@@ -133,7 +133,7 @@ fn code_that_cannot_be_loaded_says_why() {
 }
 
 #[test]
-fn s21_kernels_speak() {
+fn s21_kernels_print_and_assert() {
     let Some(gpu) = Gpu::open() else { return };
     let kernel = speak(&gpu);
     let stream = gpu.device.create_stream(0).unwrap();
@@ -149,7 +149,7 @@ fn s21_kernels_speak() {
 }
 
 #[test]
-fn code_that_is_dropped_runs_to_its_end() {
+fn dropped_code_finishes_its_launches() {
     let Some(gpu) = Gpu::open() else { return };
     let x = gpu.numbers(1000);
     for _ in 0..600 {

@@ -23,19 +23,19 @@ fn alone(name: &str) {
 }
 
 #[test]
-fn an_illegal_address_is_told_with_the_kernel_and_the_way_out() {
+fn an_illegal_address_names_the_kernel_and_the_remedy() {
     alone("suite::losses::child_with_an_illegal_address");
 }
 
 #[test]
-#[ignore = "run by an_illegal_address_is_told_with_the_kernel_and_the_way_out"]
+#[ignore = "run by an_illegal_address_names_the_kernel_and_the_remedy"]
 fn child_with_an_illegal_address() {
     let gpu = Gpu::open().unwrap();
     let (fine, bad, x) = (mad(&gpu), answer(&gpu), gpu.numbers(4));
     let (stream, other) = (gpu.device.create_stream(0).unwrap(), gpu.device.create_stream(0).unwrap());
     launch(&other, &fine, &x, (1, 1)).unwrap();
     assert_eq!(values(&x), [1; 4]);
-    // SAFETY: the kernel does what it must not, which is the point.
+    // SAFETY: the kernel violates the contract, which is the purpose of the test.
     let error = unsafe { stream.launch(&bad, &[0], &Uninterruptible) }.unwrap_err().to_string();
     for part in [vendor::ILLEGAL_ADDRESS, "code 700", "`answer`", "waiting for a stream", "restart"] {
         assert!(error.contains(part), "{part}: {error}");
@@ -51,12 +51,12 @@ fn child_with_an_illegal_address() {
 }
 
 #[test]
-fn what_is_left_at_the_end_of_the_process_does_no_harm() {
+fn objects_left_at_process_exit_are_harmless() {
     alone("suite::losses::child_that_keeps_everything");
 }
 
 #[test]
-#[ignore = "run by what_is_left_at_the_end_of_the_process_does_no_harm"]
+#[ignore = "run by objects_left_at_process_exit_are_harmless"]
 fn child_that_keeps_everything() {
     struct AtEnd(#[allow(dead_code)] Box<dyn std::any::Any>);
     thread_local! {

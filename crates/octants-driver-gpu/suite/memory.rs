@@ -30,7 +30,7 @@ fn new_memory_is_zeroed_for_every_stream() {
 }
 
 #[test]
-fn s18_memory_that_is_dropped_is_used_by_others_only_when_its_work_is_done() {
+fn s18_dropped_memory_is_reused_after_its_last_use() {
     both(|gpu| {
         let kernel = mad(gpu);
         let (slow, fast) = (gpu.device.create_stream(0).unwrap(), gpu.device.create_stream(0).unwrap());
@@ -47,7 +47,7 @@ fn s18_memory_that_is_dropped_is_used_by_others_only_when_its_work_is_done() {
 }
 
 #[test]
-fn s16_host_memory_comes_and_goes() {
+fn s16_host_memory_is_uploaded_and_downloaded() {
     both(|gpu| {
         let (kernel, stream) = (mad(gpu), gpu.device.create_stream(0).unwrap());
         for n in [1usize, 1000, 3_000_001] {
@@ -75,7 +75,7 @@ fn s16_host_memory_comes_and_goes() {
 }
 
 #[test]
-fn fills_reach_every_element() {
+fn fills_write_every_element() {
     both(|gpu| {
         let x = gpu.numbers(1_000_003);
         gpu.device.default_stream().fill(&x, 4, &7i32.to_ne_bytes(), 1_000_001, &Uninterruptible).unwrap();
@@ -85,7 +85,7 @@ fn fills_reach_every_element() {
 }
 
 #[test]
-fn out_of_memory_says_how_much_there_is_and_leaves_the_program_usable() {
+fn out_of_memory_names_amounts_and_leaves_the_program_usable() {
     both(|gpu| {
         let error = gpu.device.allocate(1 << 50).unwrap_err();
         let ErrorKind::OutOfMemory { requested, free: Some(free), capacity: Some(total), .. } = error.kind() else {
@@ -101,7 +101,7 @@ fn out_of_memory_says_how_much_there_is_and_leaves_the_program_usable() {
 }
 
 #[test]
-fn pinned_memory_has_one_address_and_comes_back_zeroed() {
+fn pinned_memory_has_one_address_and_is_zeroed_on_reuse() {
     let _shared = ALONE.read().unwrap_or_else(|p| p.into_inner());
     let Some(driver) = vendor::open(&GpuConfig::default()) else { return };
     // SAFETY: the memory is used within its size, and by copies that are waited for.
@@ -129,7 +129,7 @@ fn pinned_memory_has_one_address_and_comes_back_zeroed() {
 }
 
 #[test]
-fn programs_that_come_and_go_leave_nothing_behind() {
+fn repeated_programs_leak_nothing() {
     let _alone = ALONE.write().unwrap_or_else(|p| p.into_inner());
     let cycle = || -> Option<()> {
         let gpu = Gpu::open_as(&GpuConfig::default())?;

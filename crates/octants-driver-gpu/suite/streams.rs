@@ -1,4 +1,4 @@
-//! Streams are in order in themselves and side by side with one another; events order them.
+//! Each stream is in order; different streams run concurrently, unless events order them.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use super::{Gpu, MS, ms_since, values};
 use crate::vendor;
 
 #[test]
-fn s1_handles_are_those_of_the_driver() {
+fn s1_handles_are_the_handles_of_the_driver() {
     let Some(gpu) = Gpu::open() else { return };
     assert_eq!(gpu.device.default_stream().handle(), 0);
     let streams: Vec<_> = [-9, 0, 1, 99].map(|p| gpu.device.create_stream(p).unwrap()).into_iter().collect();
@@ -33,7 +33,7 @@ fn a_launch_returns_before_its_work_is_done() {
 }
 
 #[test]
-fn streams_run_side_by_side() {
+fn streams_run_concurrently() {
     let Some(gpu) = Gpu::open_alone() else { return };
     let kernel = mad(&gpu);
     let all: Vec<_> = (0..16).map(|_| (gpu.device.create_stream(0).unwrap(), gpu.numbers(32))).collect();
@@ -52,7 +52,7 @@ fn streams_run_side_by_side() {
 }
 
 #[test]
-fn events_order_streams_and_tell_the_time() {
+fn events_order_streams_and_measure_time() {
     let Some(gpu) = Gpu::open_alone() else { return };
     let (kernel, x) = (mad(&gpu), gpu.numbers(100));
     let (a, b) = (gpu.device.create_stream(0).unwrap(), gpu.device.create_stream(0).unwrap());
@@ -79,10 +79,10 @@ fn events_order_streams_and_tell_the_time() {
 }
 
 #[test]
-fn s7_the_default_stream_and_the_null_stream_of_other_libraries_are_in_step() {
+fn s7_the_default_stream_synchronizes_with_the_null_stream_of_other_libraries() {
     let Some(gpu) = Gpu::open() else { return };
     let (kernel, x) = (mad(&gpu), gpu.numbers(100));
-    // The handle by which any vendor's null stream is had.
+    // The handle by which any vendor's null stream is obtained.
     let null = gpu.device.stream_from_handle(1).unwrap();
     let own = gpu.device.default_stream();
     for _ in 0..3 {
@@ -97,7 +97,7 @@ fn s7_the_default_stream_and_the_null_stream_of_other_libraries_are_in_step() {
 }
 
 #[test]
-fn a_stream_that_is_dropped_does_its_work_first() {
+fn a_dropped_stream_finishes_its_work() {
     let Some(gpu) = Gpu::open() else { return };
     let (kernel, x) = (mad(&gpu), gpu.numbers(100));
     let stream = gpu.device.create_stream(0).unwrap();
@@ -107,7 +107,7 @@ fn a_stream_that_is_dropped_does_its_work_first() {
 }
 
 #[test]
-fn s6_what_belongs_to_an_ended_program_says_so() {
+fn s6_objects_of_an_ended_program_report_it() {
     let Some(gpu) = Gpu::open() else { return };
     let (kernel, x, stream) = (mad(&gpu), gpu.numbers(4), gpu.device.create_stream(0).unwrap());
     let event = gpu.device.create_event(false).unwrap();
@@ -120,7 +120,7 @@ fn s6_what_belongs_to_an_ended_program_says_so() {
 }
 
 #[test]
-fn s7_a_call_on_a_stream_of_someone_else_does_not_wait() {
+fn s7_a_call_on_a_foreign_stream_does_not_wait() {
     let Some(gpu) = Gpu::open_alone() else { return };
     let theirs = Gpu::open_as(&GpuConfig::default()).unwrap();
     let stream = theirs.device.create_stream(0).unwrap();

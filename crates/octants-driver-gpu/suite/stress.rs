@@ -22,7 +22,7 @@ struct Shared<'a> {
 }
 
 #[test]
-fn s22_eight_threads_with_streams_of_their_own() {
+fn s22_eight_threads_with_their_own_streams() {
     let Some(gpu) = Gpu::open() else { return };
     let (plain, groups) = (mad(&gpu), mad_in_groups(&gpu, &[Some(0), Some(1)]));
     let shared = Shared { gpu: &gpu, plain, groups, launches: AtomicU64::new(0) };

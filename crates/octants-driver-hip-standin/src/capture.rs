@@ -52,7 +52,7 @@ pub struct Captures(Vec<Capture>);
 /// Streams, by handle.
 pub type Streams = Mutex<HashMap<u64, Arc<Stream>>>;
 
-/// What happens to queued work.
+/// The treatment of queued work.
 pub enum Queued {
     /// It was recorded.
     Captured,
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn orders_keep_to_what_comes_before() {
+    fn orders_respect_dependencies() {
         let node = |after: &[usize]| Node { work: Work::End, after: after.to_vec() };
         let graph = vec![node(&[]), node(&[0]), node(&[0]), node(&[1, 2])];
         assert_eq!(some_order(&graph, |_| 0), [0, 1, 2, 3]);

@@ -5,9 +5,9 @@ use std::sync::atomic::AtomicU64;
 
 use crate::code_object::Reader;
 use crate::emulated::Emulator;
+use crate::host_gpu::HostGpu;
 use crate::outcome::{Outcome, code};
 use crate::processor::{Code, Entry, Processor};
-use crate::twin::Twin;
 
 /// Loaded code.
 pub struct Module {
@@ -39,7 +39,7 @@ pub struct Function {
 }
 
 /// The processors. The first one that accepts an image loads it.
-const PROCESSORS: &[&dyn Processor] = &[&Twin, &Emulator, &Reader];
+const PROCESSORS: &[&dyn Processor] = &[&HostGpu, &Emulator, &Reader];
 
 /// Loads code.
 ///

@@ -11,9 +11,9 @@
 //!   which depends on the seed.
 //! - There are two devices, to detect calls that do not first make their device current.
 //! - It also emulates hipSPARSE's products, if it is loaded under that name.
-//! - Code is executed through the trait [`processor::Processor`], which has three implementations: GPU-style code that
-//!   is compiled for this machine's processor is run ([`twin`]); code of four chips is emulated ([`emulated`]); code of
-//!   other chips is parsed but not run ([`code_object`]).
+//! - Code is executed through the trait [`processor::Processor`], which has three implementations: GPU-style code
+//!   for the host's processor is run ([`host_gpu`]); code of four chips is emulated ([`emulated`]); code of other
+//!   chips is parsed but not run ([`code_object`]).
 //!
 //! The stand-in shows that our driver calls HIP according to its documentation, and that the code built on these calls
 //! computes correct results in every order that they allow. It does not show that HIP conforms to its documentation.
@@ -24,7 +24,7 @@
 //!
 //! Reading order: [`exports`] (HIP's functions), [`control`] (ours for tests), [`state`], [`outcome`], [`lock`],
 //! [`faults`], [`memory`], [`product`], [`work`], [`stream`], [`event`], [`capture`], [`code`], [`processor`],
-//! [`twin`], [`fibers`], [`emulated`], [`code_object`].
+//! [`host_gpu`], [`fibers`], [`emulated`], [`code_object`].
 
 pub mod capture;
 pub mod code;
@@ -35,6 +35,7 @@ pub mod event;
 pub mod exports;
 pub mod faults;
 pub mod fibers;
+pub mod host_gpu;
 pub mod lock;
 pub mod memory;
 pub mod outcome;
@@ -42,5 +43,4 @@ pub mod processor;
 pub mod product;
 pub mod state;
 pub mod stream;
-pub mod twin;
 pub mod work;

@@ -47,7 +47,7 @@ impl Settings {
             Err(_) => (0..DEVICES).collect(),
         };
         SEED.store(number("HIP_STANDIN_SEED", 0), Ordering::Relaxed);
-        let architecture = read("HIP_STANDIN_ARCH").unwrap_or_else(|| "twin-wave64:sramecc+:xnack-".into());
+        let architecture = read("HIP_STANDIN_ARCH").unwrap_or_else(|| "hostgpu-wave64:sramecc+:xnack-".into());
         Settings {
             version: number("HIP_STANDIN_VERSION", 60_300_000) as i32,
             warp: if architecture.contains("wave32") || architecture.starts_with("gfx1") { 32 } else { 64 },

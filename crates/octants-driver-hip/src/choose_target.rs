@@ -12,9 +12,9 @@ const FIFTH: i32 = 60_000_000;
 pub fn choose_target(architecture: &str, version: i32) -> Option<CodeTarget> {
     let cpu = architecture.split(':').next()?;
     // The HIP emulator, for tests. Its code is for this machine's processor.
-    #[cfg(feature = "twin")]
-    if let Some(kind) = cpu.strip_prefix("twin-") {
-        return Some(CodeTarget::Device { triple: "twin".into(), cpu: kind.into(), features: String::new() });
+    #[cfg(feature = "host-gpu")]
+    if let Some(kind) = cpu.strip_prefix("hostgpu-") {
+        return Some(CodeTarget::Device { triple: "hostgpu".into(), cpu: kind.into(), features: String::new() });
     }
     let number = cpu.strip_prefix("gfx")?;
     let known = number.len() >= 3 && number.chars().all(|c| c.is_ascii_hexdigit());
@@ -45,13 +45,13 @@ mod tests {
     }
 
     #[test]
-    fn versions_before_6_get_code_that_they_know() {
+    fn versions_before_6_get_an_older_code_object_version() {
         assert_eq!(with_version("gfx90a", 50_221_153), "amdgcn-amd-amdhsa gfx90a [+code-object-v4]");
         assert_eq!(with_version("gfx90a", 60_000_000), "amdgcn-amd-amdhsa gfx90a []");
     }
 
     #[test]
-    fn what_is_no_architecture_is_refused() {
+    fn unknown_architectures_are_refused() {
         for name in ["", "gfx", "AMD Radeon", "sm_90", "gfx9:", "gfxten"] {
             assert_eq!(target(name), "none", "{name}");
         }

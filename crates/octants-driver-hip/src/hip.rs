@@ -127,7 +127,7 @@ mod tests {
     use crate::symbols::NAMES;
 
     #[test]
-    fn s23_what_an_old_library_lacks_is_named_with_what_has_it() {
+    fn s23_a_missing_function_is_named_with_the_version_that_has_it() {
         let text = explain_missing(NAMES.pool_allocate);
         assert_eq!(text, "HIP's library has no hipMallocFromPoolAsync: ROCm 5.4 or newer is needed");
         assert!(explain_missing(NAMES.launch).contains("ROCm 4.2"));

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_say_what_is_missing() {
+    fn reasons_name_the_missing_part() {
         let why = |c| why_not_started(c, |_| "hipErrorUnknown".into());
         assert_eq!(why(0), None);
         for c in [code::NO_DEVICE, code::INVALID_DEVICE] {

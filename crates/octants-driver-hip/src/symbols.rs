@@ -27,7 +27,7 @@ pub mod code {
     pub const LAUNCH_FAILURE: i32 = 719;
 }
 
-/// Attributes of devices, by HIP's numbers since ROCm 5.0, and flags of its own.
+/// Device attributes, by HIP's numbers since ROCm 5.0, and HIP's own flags.
 pub mod number {
     #![allow(missing_docs)]
     pub const DEVICE_MULTIPROCESSOR_COUNT: i32 = 63;
@@ -39,10 +39,10 @@ pub mod number {
 /// The offset of the architecture name in the device property structs, and their sizes.
 pub mod layout {
     #![allow(missing_docs)]
-    /// Of `hipGetDeviceProperties` as the library exports it, which has kept the struct of before ROCm 6.0.
+    /// Those of `hipGetDeviceProperties` as the library exports it, which still uses the struct from before ROCm 6.0.
     pub const OLD_BYTES: usize = 792;
     pub const OLD_ARCHITECTURE: usize = 396;
-    /// Of `hipGetDevicePropertiesR0600`.
+    /// Those of `hipGetDevicePropertiesR0600`.
     pub const NEW_BYTES: usize = 1472;
     pub const NEW_ARCHITECTURE: usize = 1160;
     pub const ARCHITECTURE_BYTES: usize = 256;

@@ -185,13 +185,13 @@ fn check(headers: &Path, table: &[Signature]) -> Result<(), String> {
 }
 
 #[test]
-fn the_table_is_as_the_headers_declare() {
+fn the_table_matches_the_headers() {
     let Some(headers) = headers() else { return };
     check(&headers, &table()).unwrap();
 }
 
 #[test]
-fn a_slip_in_the_table_does_not_compile() {
+fn a_mistake_in_the_table_does_not_compile() {
     let Some(headers) = headers() else { return };
     let with = |symbol: &str, slip: Signature| {
         let table: Vec<_> = table().into_iter().map(|s| if s.symbol == symbol { slip } else { s }).collect();

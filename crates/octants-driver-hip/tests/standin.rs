@@ -1,6 +1,6 @@
-//! The stand-in for HIP's library: its functions have the types of our table, and it sees what must not be done. That
-//! our driver does none of it, and that what is built on it computes right results, is tested from Python
-//! (`pytest --arch amdgpu-standin`, `test_hip.py`).
+//! Tests of the stand-in for HIP's library: its functions have the signatures of our table, and it detects misuse.
+//! Tests in Python (`pytest --arch amdgpu-standin`, `test_hip.py`) check that our driver causes no faults, and that
+//! programs compute correct results on it.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,10 +15,10 @@ use octants_driver_hip::symbols::Own;
 /// The state is the process's, and so are faults.
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
-/// What was noted while something was done on this thread, which begins on the first device.
+/// The faults recorded while `act` runs on this thread, which starts on the first device.
 fn noted(act: impl FnOnce()) -> String {
     let _alone = ALONE.lock().unwrap_or_else(|p| p.into_inner());
-    // SAFETY: the device is there.
+    // SAFETY: the device exists.
     assert_eq!(unsafe { hipSetDevice(0) }, 0);
     faults::take();
     act();
@@ -32,7 +32,7 @@ fn made(make: impl FnOnce(*mut *mut c_void) -> c_int) -> *mut c_void {
 }
 
 #[test]
-fn functions_have_the_types_of_the_table() {
+fn functions_have_the_signatures_of_the_table() {
     // Compiles, which is the test. Pools are made from a struct that each side declares for itself.
     let _ = Symbols {
         init: hipInit,
@@ -96,7 +96,7 @@ fn functions_have_the_types_of_the_table() {
 }
 
 #[test]
-fn a_call_that_forgets_to_switch_devices_is_noted() {
+fn a_call_on_the_wrong_current_device_is_noted() {
     let said = noted(|| {
         // SAFETY: what is wrong is noted, and nothing else happens.
         unsafe {
@@ -128,7 +128,7 @@ fn a_call_that_forgets_to_switch_devices_is_noted() {
 }
 
 #[test]
-fn what_is_gone_is_told_from_what_never_was() {
+fn destroyed_and_unknown_handles_are_distinguished() {
     let said = noted(|| {
         // SAFETY: as above.
         unsafe {
@@ -142,7 +142,7 @@ fn what_is_gone_is_told_from_what_never_was() {
 }
 
 #[test]
-fn memory_that_is_gone_or_not_there_yet_is_noted_where_it_is_used() {
+fn uses_of_freed_and_not_yet_allocated_memory_are_noted() {
     let said = noted(|| {
         // SAFETY: as above; the host's memory outlives the copies.
         unsafe {
@@ -164,7 +164,7 @@ fn memory_that_is_gone_or_not_there_yet_is_noted_where_it_is_used() {
 }
 
 #[test]
-fn work_of_a_stream_is_done_in_order_and_events_order_streams() {
+fn a_stream_runs_in_order_and_events_order_streams() {
     let said = noted(|| {
         control::standin_set_seed(9);
         // SAFETY: the host's memory is pinned, and outlives the copies.
@@ -224,7 +224,7 @@ fn status(stream: *mut c_void) -> c_int {
 }
 
 #[test]
-fn captured_work_is_done_by_the_graph_in_an_order_that_events_allow() {
+fn a_captured_graph_runs_its_work_in_an_order_that_events_allow() {
     let said = captured(|c| {
         let [first, second] = c.streams;
         // SAFETY: as above.
@@ -254,7 +254,7 @@ fn captured_work_is_done_by_the_graph_in_an_order_that_events_allow() {
 }
 
 #[test]
-fn what_breaks_a_capture_is_noted() {
+fn calls_that_invalidate_a_capture_are_noted() {
     type Break<'a> = &'a dyn Fn(&Captured) -> c_int;
     // SAFETY: as above.
     let ways: [(Break<'_>, c_int, &str); 7] = unsafe {
@@ -297,7 +297,7 @@ fn what_breaks_a_capture_is_noted() {
 }
 
 #[test]
-fn a_thread_that_says_so_may_do_other_things_during_a_capture() {
+fn a_thread_in_relaxed_mode_may_make_other_calls_during_a_capture() {
     let said = captured(|c| {
         // SAFETY: as above.
         unsafe {
@@ -313,7 +313,7 @@ fn a_thread_that_says_so_may_do_other_things_during_a_capture() {
 }
 
 #[test]
-fn streams_that_are_captured_and_not_waited_for_are_noted() {
+fn captured_streams_that_are_not_joined_are_noted() {
     let said = captured(|c| {
         let [first, second] = c.streams;
         // SAFETY: as above.

@@ -107,7 +107,7 @@ fn fill(p: &Program) -> Memory {
 
 /// The contents of `y` after a run on the stand-in.
 fn launch(p: &Program, device: &Device, memory: &Memory) -> Vec<u8> {
-    let target = CodeTarget::Device { triple: "twin".into(), cpu: "wave64".into(), features: String::new() };
+    let target = CodeTarget::Device { triple: "hostgpu".into(), cpu: "wave64".into(), features: String::new() };
     let scheduled = schedule_program(p.clone(), &target_info(&target), ScheduleOptions::default());
     let artifact = compile(&scheduled, &|_| String::new(), &CodegenOptions::default(), &target, &mut |_| ()).unwrap();
     let args = ArgLayout::new(p.roots, &p.buffers, &p.params);
@@ -133,7 +133,7 @@ fn launch(p: &Program, device: &Device, memory: &Memory) -> Vec<u8> {
     bytes
 }
 
-/// Runs programs on both; all of them are looked at.
+/// Runs programs on both. Reports all differences, not only the first.
 fn check(programs: &[(String, Program)]) {
     let driver = vendor::open(&GpuConfig::default()).unwrap();
     let said = Arc::new(Mutex::new(String::new()));
@@ -160,7 +160,7 @@ fn check(programs: &[(String, Program)]) {
 const TYPES: [&str; 3] = ["f32", "i64", "vec3<f32>"];
 
 #[test]
-fn values_move_between_the_threads_of_a_subgroup() {
+fn shuffles_move_values_within_a_subgroup() {
     let mut programs = Vec::new();
     for ty in TYPES {
         for (op, operand) in [
@@ -186,7 +186,7 @@ fn values_move_between_the_threads_of_a_subgroup() {
 }
 
 #[test]
-fn threads_of_a_subgroup_vote() {
+fn votes_combine_the_threads_of_a_subgroup() {
     let conditions = [
         ("some", "%c: u1 = lt %thread, %five"),
         ("even", "%c: u1 = eq %rest, %zero"),
@@ -214,14 +214,14 @@ fn threads_of_a_subgroup_vote() {
 }
 
 #[test]
-fn positions_are_those_of_the_grid() {
+fn thread_and_block_indices_match_the_grid() {
     let values = ["thread", "block_size", "block", "lane", "subgroup_size"];
     let one = |v: &str| (v.to_string(), program("f32", "i32", &format!("%y: i32 = grid {v}")));
     check(&values.map(one));
 }
 
 #[test]
-fn a_barrier_shows_what_others_stored() {
+fn a_barrier_makes_stores_visible() {
     let mut programs = Vec::new();
     for ty in TYPES {
         for (fence, barrier, count) in

@@ -115,7 +115,7 @@ impl Arena {
     /// repeatedly.
     ///
     /// # Safety
-    /// `address` came from `allocate(bytes)` of this arena and is used no more.
+    /// `address` came from `allocate(bytes)` of this arena and is not used afterwards.
     pub unsafe fn free(&self, address: usize, bytes: usize) {
         let mut chunks = self.chunks();
         let around = chunks.range_mut(..=address).next_back().map(|(_, c)| c);
@@ -125,7 +125,7 @@ impl Arena {
         chunk.free.free(address - start, bytes);
         if chunk.free.is_all() && chunks.values().filter(|c| c.free.is_all()).count() > 1 {
             chunks.remove(&start);
-            // SAFETY: mapped with this size; its blocks are used no more.
+            // SAFETY: mapped with this size; its blocks are not used afterwards.
             unsafe { unmap(start, CHUNK) };
         }
     }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_come_and_go_are_zero_and_apart() {
+    fn reused_blocks_are_zeroed_and_disjoint() {
         let (arena, mut number) = (Arena::default(), numbers());
         let mut blocks: Vec<(usize, usize, u8)> = Vec::new();
         for round in 0..4000 {
@@ -200,7 +200,7 @@ mod tests {
             free.free(starts[i], CHUNK / 8);
             assert!(!free.is_all());
         }
-        // The smallest range that is large enough: the one after the block that is left.
+        // The smallest range that is large enough is the one after the remaining block.
         assert_eq!(free.take(CHUNK / 4), Some(starts[5]));
         free.free(starts[5], CHUNK / 4);
         free.free(starts[4], CHUNK / 8);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_without_blocks_goes_back_to_the_system_but_for_one() {
+    fn all_empty_chunks_but_one_are_returned_to_the_system() {
         let arena = Arena::default();
         // Each gets its own chunk.
         let blocks: Vec<usize> = (0..6).map(|_| arena.allocate(CHUNK).unwrap()).collect();

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_are_used_again_and_grow() {
+    fn sets_of_private_copies_are_reused_and_grow() {
         let copies = Copies::default();
         let mut set = copies.take(3, 1000).unwrap();
         let (first, third) = (set.of_lane(0), set.of_lane(2));

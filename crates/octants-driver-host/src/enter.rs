@@ -130,7 +130,7 @@ unsafe extern "C" fn answer(context: *const HostContext) {
     // After a panic the code continues: it cannot be unwound.
     let ends = as_entered(|| catch_unwind(AssertUnwindSafe(|| polled.watch.ends_code())).unwrap_or(false));
     if ends {
-        // SAFETY: `enter_polled` has written where it was, and waits there; no frame in between owns anything.
+        // SAFETY: `enter_polled` has stored its stack pointer, and waits there; no frame in between owns anything.
         unsafe { leave(polled.stack.get()) }
     }
 }

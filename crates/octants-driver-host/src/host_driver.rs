@@ -21,7 +21,7 @@ use crate::separate_memory::SeparateMemory;
 /// Settings of the CPU as a device.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HostConfig {
-    /// Most threads that run tasks, the caller among them; `None` for as many as the process may use.
+    /// Maximum number of threads that run tasks, including the caller; `None` for as many as the process may use.
     pub max_threads: Option<u32>,
     /// Streams are concurrent queues, and launches are asynchronous. Otherwise every call completes its work before it
     /// returns.
@@ -123,7 +123,7 @@ impl HostDriver {
         let usable = std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX));
         let pool = Arc::new(Pool::new(config.max_threads.unwrap_or(usable)));
         let streams = (config.streams || config.separate_memory).then(|| Streams {
-            // Two at least, so that a long task on one stream leaves room for another even on one processor.
+            // At least two, so that a long task on one stream leaves room for another even on one processor.
             queues: Queues::new(pool.clone(), pool.threads().clamp(2, 16), config.schedule),
             default: Queue::new(0),
         });
@@ -132,7 +132,7 @@ impl HostDriver {
         HostDriver { pool, streams, separate, memory, memory_bytes, linker: OnceLock::new() }
     }
 
-    /// Most threads that run tasks.
+    /// Maximum number of threads that run tasks.
     pub fn threads(&self) -> u32 {
         self.pool.threads()
     }

@@ -59,7 +59,7 @@ unsafe impl Sync for Slot {}
 unsafe impl Send for Slot {}
 
 impl Slot {
-    /// Starts a job: gives each participant its share of the chunks and opens the lanes, but for the caller's.
+    /// Starts a job: gives each participant its share of the chunks and opens all lanes except the caller's.
     pub(crate) fn open(&self, job: Job, chunks: u32) {
         // SAFETY: this thread took the slot and no lane is open.
         unsafe { *self.job.get() = Some(job) };

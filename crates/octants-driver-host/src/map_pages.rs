@@ -52,7 +52,7 @@ fn map_plain(bytes: usize, more_flags: i32) -> Option<usize> {
 /// Gives memory back to the system.
 ///
 /// # Safety
-/// `address` came from `map(bytes)` and is used no more.
+/// `address` came from `map(bytes)` and is not used afterwards.
 pub(crate) unsafe fn unmap(address: usize, bytes: usize) {
     // SAFETY: the margins are the mapping's.
     unsafe { libc::munmap((address - MARGIN) as *mut _, bytes + 2 * MARGIN) };

@@ -12,7 +12,7 @@ use crate::map_pages::{ALIGNMENT, HUGE_PAGE, MARGIN, map, map_sparse, unmap};
 
 /// Blocks from this size on are mapped by themselves.
 const MAPPED_FROM: usize = HUGE_PAGE;
-/// Least and most bytes on either side of a smaller block.
+/// Minimum and maximum bytes on either side of a smaller block.
 const SLACK: (usize, usize) = (256, MARGIN);
 
 /// Gives out blocks.
@@ -32,7 +32,7 @@ impl HostMemory {
         Some((self.arena.allocate(all)? + slack) as u64)
     }
 
-    /// A block of at least [`HUGE_PAGE`] bytes, of which only touched pages take memory.
+    /// A block of at least [`HUGE_PAGE`] bytes. Only touched pages take memory.
     pub fn allocate_sparse(&self, bytes: u64) -> Option<u64> {
         map_sparse(usize::try_from(bytes).ok()?).map(|address| address as u64)
     }
@@ -40,7 +40,7 @@ impl HostMemory {
     /// Takes back what [`HostMemory::allocate`] or [`HostMemory::allocate_sparse`] made.
     ///
     /// # Safety
-    /// `address` came from `allocate(bytes)` of this value and is used no more.
+    /// `address` came from `allocate(bytes)` of this value and is not used afterwards.
     pub unsafe fn free(&self, address: u64, bytes: u64) {
         let (address, bytes) = (address as usize, bytes as usize);
         // SAFETY: the same size decides the same way as in `allocate`; sparse blocks are large ones.
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_little_beside_a_block_there_is_memory_of_no_one() {
+    fn a_block_has_unused_margins_on_both_sides() {
         let memory = HostMemory::default();
         let sizes = [8, 2048, 100 << 10, 300 << 10, MAPPED_FROM, (5 << 20) + 17];
         let blocks: Vec<(usize, u64)> =
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn margins_that_nobody_touches_take_no_memory_and_are_given_back() {
+    fn untouched_margins_use_no_memory_and_are_released() {
         let memory = HostMemory::default();
         // Bytes mapped and bytes resident.
         let taken = || {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_is_refused() {
+    fn an_oversized_allocation_is_refused() {
         let memory = HostMemory::default();
         assert_eq!(memory.allocate(1 << 60), None);
         assert_eq!(memory.allocate(u64::MAX), None);

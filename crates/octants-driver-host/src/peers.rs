@@ -57,7 +57,7 @@ mod tests {
     struct Named(Peers<Named>);
 
     #[test]
-    fn those_that_are_waited_for_by_way_of_others_are_found_once_each() {
+    fn transitive_dependencies_are_found_once() {
         let all: [Arc<Named>; 4] = Default::default();
         let waits = |a: usize, b: usize| all[a].0.note(&Arc::downgrade(&all[b]));
         assert!(all[0].0.reachable(|n| &n.0).is_empty());

@@ -30,7 +30,7 @@ pub enum Plan {
         width: u32,
         /// Iterations per chunk; the last may be shorter.
         chunk: u64,
-        /// Each thread takes copies of what it scatters to.
+        /// Each thread has private copies of the memory that it scatters to.
         copies: bool,
     },
 }
@@ -49,7 +49,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Of a task, on a pool of `threads` threads.
+    /// The shape of a task on a pool of `threads` threads.
     pub fn new(meta: &ParallelMeta, threads: u32) -> Shape {
         let threads = if meta.serialize { 1 } else { threads.min(meta.num_threads.unwrap_or(u32::MAX)).max(1) };
         let grain = meta.block_dim.map_or(GRAIN, |b| u64::from(b).max(1));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_whole_rows_or_grains() {
+    fn chunks_are_multiples_of_rows_or_grains() {
         let Plan::Split { chunk, .. } = Shape::new(&meta(), 2).plan(1_000_003, 1.0, &[]) else { panic!("inline") };
         assert_eq!(chunk % GRAIN, 0);
         let rows = ParallelMeta { inner_extent: Some(1000), ..meta() };
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_at_once_is_not_cut() {
+    fn chunks_are_multiples_of_the_interleave_factor() {
         let shape = Shape::new(&ParallelMeta { interleave_factor: 32, ..meta() }, 16);
         let split = |count| match shape.plan(count, 1e6, &[]) {
             Plan::Split { width, chunk, .. } => (width, chunk),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn every_thread_gets_work_and_numbers_fit() {
+    fn every_thread_gets_work_and_chunk_counts_fit_in_32_bits() {
         for (cost, count) in [(0.01, 1u64 << 62), (1.0, 1 << 50), (1e9, 65), (100.0, 100_000), (1e30, 1 << 20)] {
             if let Plan::Split { width, chunk, .. } = Shape::new(&meta(), 64).plan(count, cost, &[]) {
                 let chunks = count.div_ceil(chunk);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_have_copies_where_they_add_enough() {
+    fn threads_get_private_copies_when_they_add_enough() {
         let of = |bytes, updates| {
             let regions = vec![CopiedRegion { bytes, group: 64, ..CopiedRegion::default() }];
             let scatter = Some(ScatterCopies { regions, updates });
@@ -231,14 +231,14 @@ mod tests {
         // More copies than needed still pay if the threads mostly add.
         assert_eq!(plan(&of(4 << 20, 1), 1 << 18, 1.0), (4, 32, true));
         assert_eq!(plan(&of(4 << 20, 1), 1 << 18, 50.0), (4, 256, false));
-        // Where even those do not pay, there are none.
+        // If even those do not pay off, there are no copies.
         assert_eq!(plan(&of(4 << 20, 1), 1 << 16, 1.0), (4, 32, false));
         assert_eq!(plan(&of(2 * ScatterCopies::MOST_BYTES, 100), 1 << 20, 1.0), (4, 52, false));
         assert_eq!(plan(&of(64, 1), 1, 1.0), (1, 1, false));
     }
 
     #[test]
-    fn parts_of_copies_are_all_of_their_groups() {
+    fn the_parts_of_private_copies_cover_each_group() {
         let region = |bytes| CopiedRegion { bytes, group: 64, ..CopiedRegion::default() };
         let scatter = Some(ScatterCopies { regions: vec![region(1000), region(64)], updates: 1 });
         let shape = Shape::new(&ParallelMeta { scatter, ..meta() }, 4);

@@ -35,7 +35,7 @@ thread_local! {
     static WORKER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Most threads of a pool.
+/// Maximum number of threads of a pool.
 const MOST_THREADS: u32 = 1 << 20;
 /// Maximum number of concurrent jobs.
 const SLOTS: usize = 16;
@@ -200,7 +200,7 @@ impl Pool {
             self.copies.renew_after_fork();
         }
         let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
-        // They name threads that a thread of this process may be taken for.
+        // Their thread ids may be those of threads of this process.
         std::mem::take(&mut workers.handles).into_iter().for_each(std::mem::forget);
         self.started.store(false, Ordering::Release);
     }
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_is_covered_once() {
+    fn every_index_is_covered_once() {
         for threads in [1, 2, 5] {
             let pool = Pool::new(threads);
             for count in [0, 1, 2, 63, 1000, 4097] {
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn many_threads_run_jobs_at_once() {
+    fn many_threads_run_jobs_concurrently() {
         let pool = Pool::new(3);
         thread::scope(|s| {
             for _ in 0..SLOTS + 4 {
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_in_jobs_run_inline() {
+    fn nested_jobs_run_inline() {
         let pool = Pool::new(4);
         let total = AtomicU64::new(0);
         let inner = |b: u64, e: u64| {
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn panics_are_contained_and_the_rest_is_run() {
+    fn a_panic_does_not_stop_other_chunks() {
         let pool = Pool::new(4);
         let runs = AtomicU32::new(0);
         let body = |b: u64, _| {
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn sleeping_threads_wake_up_and_pools_end() {
+    fn sleeping_threads_wake_up_and_pools_shut_down() {
         for _ in 0..20 {
             let pool = Pool::new(4);
             for pause in [0, 1, 60, 300] {
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_caller_leaves_the_chunks_that_nobody_has_begun() {
+    fn an_interrupt_skips_the_chunks_not_yet_started() {
         for threads in [1, 4] {
             let pool = Pool::new(threads);
             let done = AtomicU32::new(0);
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_begins_anew_without_its_threads() {
+    fn a_pool_restarts_after_losing_its_threads() {
         let pool = Pool::new(4);
         cover(&pool, 1000, 7, 4);
         // The state in a child process: the threads, which end here, do not exist; the job of such a thread is open.

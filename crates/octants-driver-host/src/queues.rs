@@ -47,7 +47,7 @@ pub enum Work {
         address: u64,
         /// Length.
         bytes: u64,
-        /// What it came from.
+        /// The memory that it was allocated from.
         of: Arc<HostMemory>,
     },
     /// Reaches a point.
@@ -163,7 +163,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Queue {
-    /// An empty queue; of several ready ones those of higher priority are served first.
+    /// An empty queue. Ready queues of higher priority are served first.
     pub fn new(priority: i32) -> Arc<Queue> {
         let (state, progress, canceled) = (Mutex::default(), Condvar::new(), AtomicU64::new(0));
         Arc::new(Queue { priority, state, progress, canceled })
@@ -589,7 +589,7 @@ impl Shared {
 }
 
 impl Ready {
-    /// The queue of the highest priority, of equal ones the one that has waited longest.
+    /// The queue of the highest priority; among equal ones, the one that has waited longest.
     fn take(&mut self) -> Option<Arc<Queue>> {
         let best = self.queues.iter().map(|q| q.priority).max()?;
         let first = self.queues.iter().position(|q| q.priority == best)?;

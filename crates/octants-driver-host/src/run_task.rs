@@ -435,8 +435,8 @@ impl QueuedTask {
         })
     }
 
-    /// For a schedule that runs the task piece by piece: the number of its iterations, and the multiples of which
-    /// pieces consist. `None` if it runs as a whole.
+    /// For a schedule that runs the task in pieces: the number of its iterations, and the number that the size of a
+    /// piece is a multiple of. `None` if it runs as a whole.
     pub fn pieces(&self) -> Option<(u64, u64)> {
         self.with(&Uninterruptible, |task, launch| {
             let Kind::Parallel { count, shape, .. } = &task.kind else { return None };

@@ -35,7 +35,7 @@ impl Schedule {
         if r % 16 < self.eagerness { 1 + (r >> 8) % 4 } else { 0 }
     }
 
-    /// Cuts `count` iterations into a few pieces of multiples of `unit`, in the order in which they are to be done.
+    /// Cuts `count` iterations into a few pieces whose sizes are multiples of `unit`, in execution order.
     pub fn cut(&mut self, count: u64, unit: u64) -> Vec<(u64, u64)> {
         let length = count.div_ceil(1 + self.next() % 4).next_multiple_of(unit);
         let mut pieces: Vec<_> =
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_repeats_itself_and_others_differ() {
+    fn a_seed_determines_the_schedule() {
         let run = |seed| {
             let mut s = Schedule::new(seed);
             (0..50).map(|_| (s.steps_after_push(), s.pick(5))).collect::<Vec<_>>()

@@ -8,7 +8,7 @@ use octants_runtime::Caller;
 
 use crate::lane_state as state;
 
-/// Interval between polls of the caller. Code that ends earlier never makes the caller release what others need.
+/// Interval between polls of the caller. Shorter code never makes the caller release the interpreter.
 const BETWEEN: Duration = Duration::from_millis(5);
 
 /// The interrupt state of a thread that runs code of a launch, which the code's long loops query.
@@ -64,7 +64,7 @@ impl<'a> Watch<'a> {
             caller.will_block();
         }
         if let Some(lane) = self.lane.filter(|l| l.load(Ordering::Relaxed) == state::AWAITED) {
-            // The caller polls, and goes on waiting.
+            // The caller polls, and continues to wait.
             atomic_wait::wake_all(lane);
         }
         self.look()

@@ -35,7 +35,7 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 #[test]
-fn s24_launches_allocate_nothing_once_they_have_run_before() {
+fn s24_repeated_launches_allocate_nothing() {
     for streams in [false, true] {
         let host = HostConfig { max_threads: Some(2), streams, ..HostConfig::default() };
         let device = Device::new(HostDriver::new(host), DeviceConfig { seed: 1, sink: Arc::new(|_: &str| ()) });

@@ -34,7 +34,7 @@ fn serial_and_parallel_tasks_share_the_frame_and_return_results() {
 }
 
 #[test]
-fn every_iteration_runs_once_whatever_the_size() {
+fn every_iteration_runs_once_for_each_size() {
     for threads in [1, 2, 4] {
         let (device, _) = device(Some(threads));
         let kernel = device.load(&artifact(2, vec![parallel("increment", "count_arg1", 5.0)])).unwrap();
@@ -49,7 +49,7 @@ fn every_iteration_runs_once_whatever_the_size() {
 }
 
 #[test]
-fn denormals_are_zero_for_code_that_asks_for_it_and_for_nobody_else() {
+fn denormals_are_flushed_only_for_code_that_requests_it() {
     for threads in [1, 3] {
         let (device, _) = device(Some(threads));
         let task = parallel("square_floats", "count_arg1", 5.0);
@@ -94,7 +94,7 @@ fn one_thread_runs_the_code_without_atomics() {
 }
 
 #[test]
-fn text_is_printed_in_order_and_flushed_by_the_launch() {
+fn text_is_printed_in_order_and_flushed_at_the_end_of_a_launch() {
     let (device, text) = device(Some(2));
     let kernel = device.load(&artifact(1, vec![serial("print_numbers")])).unwrap();
     assert!(kernel.meta().prints());
@@ -105,7 +105,7 @@ fn text_is_printed_in_order_and_flushed_by_the_launch() {
 }
 
 #[test]
-fn a_failed_assertion_is_reported_once_and_other_iterations_go_on() {
+fn a_failed_assertion_is_reported_once_and_other_iterations_continue() {
     let (device, _) = device(Some(3));
     let tasks = vec![parallel("fail_some", "count_arg1", 10.0), serial("nothing")];
     let kernel = device.load(&artifact(2, tasks)).unwrap();
@@ -121,7 +121,7 @@ fn a_failed_assertion_is_reported_once_and_other_iterations_go_on() {
 }
 
 #[test]
-fn threads_that_launch_at_once_are_kept_in_order() {
+fn concurrent_launches_of_several_threads_are_serialized() {
     let (device, _) = device(Some(2));
     let mut task = parallel("sum_shared", "count_arg1", 1.0);
     task.single_thread_symbol = Some("sum_alone".into());
@@ -159,7 +159,7 @@ fn a_launch_from_within_a_launch_runs_inline() {
 }
 
 #[test]
-fn the_caller_is_told_before_long_work_only() {
+fn the_callback_runs_only_before_long_work() {
     struct Counting(Cell<u32>);
     impl Caller for Counting {
         fn will_block(&self) {
@@ -177,8 +177,8 @@ fn the_caller_is_told_before_long_work_only() {
     };
     let buffer = device.allocate(4 << 20).unwrap();
     let load = || device.load(&artifact(2, vec![parallel("increment", "count_arg1", 0.3)])).unwrap();
-    // The first runs are measured: on a busy machine all of them may have been interrupted, and the task be thought
-    // long.
+    // The first runs are measured: on a busy machine all of them may have been interrupted, so that the task is taken
+    // to be long.
     let quick = || {
         let small = load();
         told(&small, &[buffer.ptr().unwrap(), 100], 4);
@@ -192,7 +192,7 @@ fn the_caller_is_told_before_long_work_only() {
 }
 
 #[test]
-fn code_that_polls_is_left_when_the_caller_is_interrupted() {
+fn polling_code_stops_when_the_caller_is_interrupted() {
     /// Is interrupted after a number of polls.
     struct Impatient(Cell<u32>);
     impl Caller for Impatient {
@@ -232,7 +232,7 @@ fn code_that_polls_is_left_when_the_caller_is_interrupted() {
 }
 
 #[test]
-fn code_that_cannot_be_loaded_says_why() {
+fn errors_of_loading_code_state_the_cause() {
     let (device, _) = device(Some(1));
     let mut missing = artifact(0, vec![serial("calls_missing")]);
     missing.modules = vec![compile("missing.c")];

@@ -18,7 +18,7 @@ fn device(schedule: Option<u64>) -> Device {
 const SCHEDULES: [Option<u64>; 2] = [None, Some(3)];
 
 #[test]
-fn bytes_written_are_read_back_at_any_size_and_place() {
+fn bytes_are_read_back_at_any_size_and_offset() {
     for schedule in SCHEDULES {
         let device = device(schedule);
         let buffer = device.allocate(5 << 20).unwrap();
@@ -40,7 +40,7 @@ fn bytes_written_are_read_back_at_any_size_and_place() {
 }
 
 #[test]
-fn s19_copies_wait_for_the_work_that_is_in_the_way_and_for_no_other() {
+fn s19_copies_wait_for_conflicting_work_only() {
     for schedule in [None, Some(5)] {
         let device = device(schedule);
         let increment = device.load(&artifact(2, vec![parallel("increment", "count_arg1", 5.0)])).unwrap();
@@ -49,7 +49,7 @@ fn s19_copies_wait_for_the_work_that_is_in_the_way_and_for_no_other() {
         let (busy, stream) = (device.create_stream(0).unwrap(), device.create_stream(0).unwrap());
         let buffer = device.allocate(4000).unwrap();
         let done = device.create_event(false).unwrap();
-        // SAFETY: the task reads its argument alone.
+        // SAFETY: the task only reads its argument.
         unsafe { busy.launch(&spin, &[200_000_000], &Uninterruptible) }.unwrap();
         done.record(&busy).unwrap();
         for round in 1..20i32 {
@@ -71,7 +71,7 @@ fn s19_copies_wait_for_the_work_that_is_in_the_way_and_for_no_other() {
 }
 
 #[test]
-fn an_address_of_the_hosts_is_refused() {
+fn a_host_address_is_refused() {
     for schedule in SCHEDULES {
         let device = device(schedule);
         let kernel = device.load(&artifact(2, vec![parallel("increment", "count_arg1", 5.0)])).unwrap();

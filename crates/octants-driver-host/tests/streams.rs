@@ -38,7 +38,7 @@ fn values(buffer: &Buffer) -> Vec<i32> {
 }
 
 #[test]
-fn s8_work_of_a_stream_is_in_order_and_all_is_done_before_the_host_reads() {
+fn s8_a_stream_runs_in_order_and_finishes_before_the_host_reads() {
     for schedule in [None, Some(1), Some(2), Some(3)] {
         let device = device(schedule);
         let kernel = increment(&device);
@@ -55,13 +55,13 @@ fn s8_work_of_a_stream_is_in_order_and_all_is_done_before_the_host_reads() {
 }
 
 #[test]
-fn s4_events_order_streams_and_a_queue_that_waits_holds_no_thread() {
+fn s4_events_order_streams_and_a_waiting_queue_blocks_no_thread() {
     for schedule in [None, Some(4), Some(5), Some(6)] {
         let device = device(schedule);
         let kernel = increment(&device);
         let spin = device.load(&artifact(1, vec![serial("spin")])).unwrap();
         let (first, a) = (device.create_stream(0).unwrap(), device.allocate(400).unwrap());
-        // SAFETY: the task reads its argument alone.
+        // SAFETY: the task only reads its argument.
         unsafe { first.launch(&spin, &[2_000_000], &Uninterruptible) }.unwrap();
         let event = device.create_event(false).unwrap();
         event.record(&first).unwrap();
@@ -124,7 +124,7 @@ fn s21_a_failure_stops_its_own_stream_until_it_is_reported() {
 }
 
 #[test]
-fn s21_a_failure_does_not_pass_along_events() {
+fn s21_a_failure_does_not_propagate_through_events() {
     for schedule in [None, Some(11), Some(12), Some(13)] {
         let device = device(schedule);
         let kernel = increment(&device);
@@ -170,7 +170,7 @@ fn endless(device: &Device) -> LoadedKernel {
 }
 
 #[test]
-fn a_canceled_stream_ends_with_what_it_waits_for_and_others_go_on() {
+fn canceling_a_stream_also_ends_its_dependencies_but_no_other_stream() {
     let device = device(None);
     let (endless, increment) = (endless(&device), increment(&device));
     let streams: Vec<_> = (0..3).map(|_| device.create_stream(0).unwrap()).collect();
@@ -192,7 +192,7 @@ fn a_canceled_stream_ends_with_what_it_waits_for_and_others_go_on() {
 }
 
 #[test]
-fn a_device_closes_though_work_never_ends() {
+fn a_device_closes_while_work_never_ends() {
     for (interrupted_before, release) in [(false, false), (false, true), (true, false)] {
         let device = device(None);
         let (endless, buffer) = (endless(&device), device.allocate(400).unwrap());
@@ -214,7 +214,7 @@ fn a_device_closes_though_work_never_ends() {
 }
 
 #[test]
-fn queues_wait_for_points_of_another_device_whoever_serves_it() {
+fn queues_wait_for_points_of_another_device() {
     let schedules = [None, Some(1), Some(2), Some(3)];
     for (a, b) in schedules.iter().flat_map(|a| schedules.map(|b| (*a, b))) {
         let devices = [device(a), device(b)];

@@ -17,7 +17,7 @@ fn element(position: u64) -> Condition {
 }
 
 #[test]
-fn a_loop_ends_when_its_element_is_zero_and_a_choice_takes_one_side() {
+fn a_loop_ends_at_a_zero_condition_and_a_branch_takes_one_side() {
     let configs = [
         HostConfig::default(),
         HostConfig { streams: true, ..HostConfig::default() },

@@ -23,7 +23,7 @@ impl Clock {
         Moment { stream, tick: *tick }
     }
 
-    /// Orders what follows after everything in `other`.
+    /// Orders later work after everything in `other`.
     pub fn join(&mut self, other: &Clock) {
         for (&stream, &tick) in &other.0 {
             let mine = self.0.entry(stream).or_default();
@@ -31,7 +31,7 @@ impl Clock {
         }
     }
 
-    /// True when that piece of work is done before what comes now.
+    /// Whether that piece of work precedes the clock.
     pub fn knows(&self, moment: Moment) -> bool {
         self.0.get(&moment.stream).is_some_and(|&tick| tick >= moment.tick)
     }
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn order_goes_through_joins_alone() {
+    fn only_joins_order_streams() {
         let (mut a, mut b) = (Clock::default(), Clock::default());
         let first = a.tick(1);
         let second = a.tick(1);

@@ -6,7 +6,7 @@ use octants_runtime::{Device, DeviceConfig, Uninterruptible};
 
 use crate::{Log, RecordingDriver};
 
-/// A device, and what is written down of it. Discards text.
+/// A device and its log. Discards printed text.
 pub fn device() -> (Device, Arc<Log>) {
     device_that(|driver| driver)
 }
@@ -18,7 +18,7 @@ pub fn device_that(is: impl FnOnce(RecordingDriver) -> RecordingDriver) -> (Devi
     (Device::new(is(RecordingDriver::new(log.clone())), config), log)
 }
 
-/// Releases everything: nothing was done wrong, and nothing is left.
+/// Releases everything, and checks that there were no violations and that nothing is left.
 #[track_caller]
 pub fn finish(device: Device, log: &Log) {
     device.close(&Uninterruptible).expect("a device that is well ends without an error");

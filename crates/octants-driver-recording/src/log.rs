@@ -24,7 +24,7 @@ pub(crate) struct State {
     pub(crate) blocks: BTreeMap<u64, Block>,
     pub(crate) modules: u64,
     pub(crate) next: u64,
-    /// What the host has waited for.
+    /// The work that the host has waited for.
     pub(crate) host: Clock,
     pub(crate) reads: Vec<HostRead>,
     pub(crate) captured: BTreeSet<u64>,
@@ -32,9 +32,10 @@ pub(crate) struct State {
     pub(crate) args_at: Option<u64>,
     pub(crate) arguments: Vec<Vec<u8>>,
     pub(crate) messages_to_send: Vec<Message>,
-    /// What tasks write, by number: an argument slot, or none for the frame, and the values to come.
+    /// The values that tasks will write, by task number; and the destination: an argument slot, or `None` for the
+    /// frame.
     pub(crate) to_write: BTreeMap<u64, (Option<usize>, VecDeque<i32>)>,
-    /// The checkpoint where a launch of all tasks as one ends, counted from 1; zero for none.
+    /// The checkpoint where a launch as one graph ends, counted from 1; zero for none.
     pub(crate) ends_at: u64,
 }
 
@@ -47,7 +48,7 @@ pub struct Message {
     pub values: Vec<u64>,
     /// An assertion that fails, rather than text.
     pub fails: bool,
-    /// The record is complete; otherwise its words are reserved, and no more.
+    /// The record is complete; otherwise its words are only reserved.
     pub written: bool,
 }
 
@@ -60,7 +61,7 @@ pub struct Launched {
     pub number: u64,
     /// The stream.
     pub stream: u64,
-    /// The address in each argument slot, or what else is there.
+    /// The address or other value in each argument slot.
     pub args: Vec<u64>,
     pub(crate) at: Moment,
     pub(crate) known: Clock,
@@ -81,7 +82,7 @@ pub(crate) struct HostRead {
     pub(crate) at: Moment,
 }
 
-/// What memory consists of: blocks are aligned to it.
+/// The unit of memory: blocks are aligned to it.
 #[derive(Debug, Clone)]
 #[repr(align(64))]
 pub(crate) struct Line(pub(crate) [u64; 8]);
@@ -174,12 +175,12 @@ impl Log {
         self.state().calls.iter().filter(|c| c.split(' ').next() == Some(name)).count()
     }
 
-    /// What broke the rules of the `Driver` trait.
+    /// The violations of the rules of the `Driver` trait.
     pub fn mistakes(&self) -> Vec<String> {
         self.state().mistakes.clone()
     }
 
-    /// Lets the call fail that comes `n`-th from now on, of those that can. Zero is the next.
+    /// Makes the `n`-th of the following calls that can fail do so. Zero is the next one.
     pub fn fail_call(&self, n: u64) {
         let mut s = self.state();
         s.failed = None;
@@ -196,8 +197,8 @@ impl Log {
         self.state().fail_task = true;
     }
 
-    /// Lets the task of this number write the next of these values whenever it is launched, to where an argument slot
-    /// points, or else to the start of the frame.
+    /// Makes the task with this number write the next of these values at each launch, to the address in an argument
+    /// slot, or to the start of the frame.
     pub fn task_writes(&self, task: u64, slot: Option<usize>, values: &[i32]) {
         self.state().to_write.insert(task, (slot, values.iter().copied().collect()));
     }
@@ -212,7 +213,7 @@ impl Log {
         self.state().messages_to_send.push(said);
     }
 
-    /// All that was queued until now is done, without anyone having waited.
+    /// Everything queued so far is done, although nothing has waited for it.
     pub fn all_done(&self) {
         let mut s = self.state();
         let clocks: Vec<_> = s.streams.values().cloned().collect();
@@ -220,7 +221,7 @@ impl Log {
         s.settle();
     }
 
-    /// Lets this stream be captured from now on, too, and what waits for it; or ends all captures.
+    /// Starts a capture of this stream, and of streams that wait for it; `None` ends all captures.
     pub fn capture(&self, stream: Option<u64>) {
         let mut s = self.state();
         match stream {
@@ -237,7 +238,7 @@ impl Log {
         self.state().memory(address, usize::MAX)
     }
 
-    /// What was not given back: blocks, streams, events, modules.
+    /// Leaked blocks, streams, events and modules.
     pub fn leaks(&self) -> Vec<String> {
         let s = self.state();
         let blocks = s.blocks.values().map(|b| format!("{} bytes", b.bytes));

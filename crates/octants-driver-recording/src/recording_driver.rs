@@ -73,7 +73,7 @@ impl RecordingDriver {
         RecordingDriver { sends_messages: true, ..self }
     }
 
-    /// With one call for all tasks of a launch, which it records as such.
+    /// With one driver call per launch, which launches all tasks as one graph.
     pub fn making_one(self) -> RecordingDriver {
         RecordingDriver { makes_one: true, ..self }
     }
@@ -190,7 +190,7 @@ impl State {
                 return now;
             }
         }
-        // SAFETY: what is ours was checked; the caller guarantees the rest.
+        // SAFETY: addresses of our memory were checked; the caller guarantees the rest.
         unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes as usize) }
         now
     }
@@ -438,7 +438,7 @@ impl Driver for RecordingDriver {
         let stream = self.own(stream);
         self.call("copy_to_host", format!("copy_to_host {bytes} on {}", stream.0))?;
         let mut s = self.log.state();
-        // Copies that the stream makes before have read what this one writes over.
+        // Earlier copies of the stream have already read the memory that this one overwrites.
         s.settle_before(stream.0, to as u64, bytes);
         // Conditions of a launch are copied after its tasks.
         let launch = s.launched.iter().rev().find(|l| l.stream == stream.0).map(|l| l.number & MOST_NUMBER);
@@ -559,7 +559,7 @@ impl Driver for RecordingDriver {
             && let Some(value) = values.pop_front()
         {
             let at = slot.map_or(launch.frame.0, |slot| launch.args[slot]);
-            // SAFETY: the test that asked for it has an integer there.
+            // SAFETY: the test that requested it has an integer there.
             unsafe { (at as *mut i32).write_unaligned(value) }
         }
         if std::mem::take(&mut s.fail_task) {

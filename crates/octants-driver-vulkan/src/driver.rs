@@ -108,7 +108,7 @@ impl VulkanDriver {
         self.retired.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Submits what all streams have recorded and waits for it.
+    /// Submits the recorded work of all streams and waits for it.
     fn finish(&self) -> Result<()> {
         self.default.flush()?;
         for handle in self.live().iter() {
@@ -251,7 +251,7 @@ impl Driver for VulkanDriver {
 
     unsafe fn allocate_pinned(&self, bytes: u64) -> Result<DevicePtr> {
         let at = self.pinned.allocate(bytes)?;
-        // SAFETY: the memory is mapped, and so long.
+        // SAFETY: the memory is mapped, and has this length.
         unsafe { std::ptr::write_bytes(at as *mut u8, 0, bytes as usize) };
         Ok(DevicePtr(at))
     }
@@ -271,7 +271,7 @@ impl Driver for VulkanDriver {
             return self.copy(stream, to, part, bytes, None);
         }
         let staged = self.pinned.allocate(bytes)?;
-        // SAFETY: both are so long, by the trait's contract and as just made.
+        // SAFETY: both have this length, by the trait's contract and as just made.
         unsafe { std::ptr::copy_nonoverlapping(from, staged as *mut u8, bytes as usize) };
         let part = self.find(staged, "staged memory")?;
         self.copy(stream, to, part, bytes, Some(staged))
@@ -291,7 +291,7 @@ impl Driver for VulkanDriver {
         let part = self.find(staged, "staged memory")?;
         let done = self.copy(stream, part, from, bytes, None).and_then(|()| stream.wait(None));
         if done.is_ok() {
-            // SAFETY: both are so long, by the trait's contract and as just made.
+            // SAFETY: both have this length, by the trait's contract and as just made.
             unsafe { std::ptr::copy_nonoverlapping(staged as *const u8, to, bytes as usize) };
         }
         self.pinned.free(staged);
@@ -365,7 +365,7 @@ impl Driver for VulkanDriver {
         if words.len() * 8 > PUSH_BYTES as usize {
             let slots = words.split_off(CONTEXT_WORDS);
             let at = self.pinned.allocate(8 * slots.len() as u64)?;
-            // SAFETY: the memory is mapped, and so long.
+            // SAFETY: the memory is mapped, and has this length.
             unsafe { std::ptr::copy_nonoverlapping(slots.as_ptr(), at as *mut u64, slots.len()) };
             words.push(self.translated(DevicePtr(at)));
             staged = Some(at);

@@ -53,7 +53,7 @@ impl Follower {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Submits what a stream has recorded when its timeline has reached a value.
+    /// Submits a stream's recorded work when its timeline has reached a value.
     pub(crate) fn follow(self: &Arc<Self>, stream: Weak<dyn HasBatch>, timeline: Arc<Timeline>, value: u64) {
         let mut state = self.state();
         if state.ends {

@@ -14,7 +14,7 @@ use crate::instance::Instance;
 /// Bytes of push constants that every device has, and code uses.
 pub(crate) const PUSH_BYTES: u32 = 128;
 
-/// A device. All objects made of it are destroyed before it is.
+/// A device. All its objects are destroyed before it is.
 pub struct Gpu {
     /// Outlives the device.
     pub(crate) _instance: Arc<Instance>,
@@ -37,9 +37,9 @@ pub struct Gpu {
     pub(crate) asks_subgroup: bool,
     /// Pipelines can request full subgroups.
     pub(crate) whole_subgroups: bool,
-    /// Blocks of a grid at most.
+    /// Maximum number of blocks of a grid.
     pub max_blocks: u32,
-    /// Threads of a block at most.
+    /// Maximum number of threads of a block.
     pub max_threads: u32,
     /// Multiprocessors, and resident threads per multiprocessor, if known.
     pub shape: Option<(u32, u32)>,
@@ -59,7 +59,7 @@ pub struct Gpu {
     pub(crate) has_pipelines: AtomicBool,
 }
 
-/// The priority of a device's queues: that of the last quarter of them is high.
+/// The priority of a queue: high for the last quarter of the device's queues.
 pub(crate) fn queue_priority(number: u32, count: u32) -> f32 {
     if number >= count - count / 4 { 1.0 } else { 0.5 }
 }
@@ -128,7 +128,7 @@ impl Gpu {
 
 impl Drop for Gpu {
     fn drop(&mut self) {
-        // SAFETY: the last owner; what was made of the device is gone, its work is done or lost.
+        // SAFETY: the last owner; all objects of the device are destroyed, its work is done or lost.
         unsafe {
             let _ = self.device.device_wait_idle();
             self.device.destroy_pipeline_cache(self.cache, None);

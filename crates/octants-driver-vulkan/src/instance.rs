@@ -23,7 +23,7 @@ pub struct Instance {
     pub(crate) calls: ash::Instance,
     /// Keeps the library loaded.
     _entry: ash::Entry,
-    /// The process that made it: a forked one has no use for it.
+    /// The process that made it: a forked one cannot use it.
     process: u32,
 }
 
@@ -85,7 +85,7 @@ impl Instance {
 impl Drop for Instance {
     fn drop(&mut self) {
         if self.process == std::process::id() {
-            // SAFETY: the last owner; what was made of it is gone.
+            // SAFETY: the last owner; all objects of the instance are destroyed.
             unsafe { self.calls.destroy_instance(None) }
         }
     }

@@ -84,7 +84,7 @@ impl std::fmt::Debug for Memory {
 }
 
 impl Memory {
-    /// Nothing yet.
+    /// Without chunks.
     pub fn new(gpu: &Arc<Gpu>, kind: Kind) -> Memory {
         Memory { gpu: gpu.clone(), kind, state: Mutex::default() }
     }

@@ -118,7 +118,7 @@ impl LoadedTask {
         Ok(Some((form, blocks.min(self.gpu.max_blocks), threads)))
     }
 
-    /// Threads that the device runs at once; `None` for a serial task.
+    /// Maximum number of resident threads on the device; `None` for a serial task.
     pub fn max_resident_threads(&self) -> Option<u64> {
         self.main.grid.as_ref().map(GridPlan::max_resident_threads)
     }

@@ -371,7 +371,7 @@ fn make_device(instance: &ash::Instance, found: Found) -> Result<Parts, Unavaila
     if features.has_clock {
         create = create.push_next(clock);
     }
-    // SAFETY: the structures are whole, and ask for what the device has.
+    // SAFETY: the structures are complete, and request only features that the device has.
     let device =
         unsafe { instance.create_device(found.device, &create, None) }.map_err(|c| why("vkCreateDevice", c))?;
     // SAFETY: the queues were made with the device.

@@ -153,7 +153,8 @@ impl Stream {
         }
         batch.pieces += 1;
         let result = work(&mut Recording { gpu: &self.gpu, batch: &mut *batch })?;
-        // An idle device starts at once. A busy one gets the rest in long batches, at the latest when it becomes idle.
+        // An idle device starts immediately. A busy one gets the rest in long batches, at the latest when it becomes
+        // idle.
         let (is_first, is_long) = (batch.pieces == 1, batch.pieces >= MOST_PIECES);
         if is_long || self.timeline.has_reached(state.submitted)? {
             self.submit(&mut state)?;
@@ -190,7 +191,7 @@ impl Stream {
             .wait_dst_stage_mask(&stages)
             .signal_semaphores(&signals)
             .push_next(&mut timeline);
-        // SAFETY: the commands were recorded and are no longer; the queue is locked.
+        // SAFETY: recording of the commands has ended; the queue is locked.
         unsafe {
             let (from, to) = (vk::PipelineStageFlags::ALL_COMMANDS, vk::PipelineStageFlags::HOST);
             let none = vk::DependencyFlags::empty();

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_read_back_and_names_are_sorted() {
+    fn option_values_are_read_back_and_names_are_sorted() {
         let mut options = AcceptedOptions::default();
         assert_eq!(options.get("flatten_if"), Some(OptionValue::Bool(false)));
         assert!(options.set("flatten_if", &OptionValue::Bool(true)) && !options.set("flatten", &OptionValue::None));

@@ -132,12 +132,12 @@ impl ArtifactCache {
         self.store.traces(key)
     }
 
-    /// Stores an artifact. The error is what to tell the user, once.
+    /// Stores an artifact. The error is a notice for the user, returned once.
     pub fn put(&self, key: &Key, artifact: &Artifact) -> Result<(), String> {
         self.store.put(key, artifact).map_err(|e| self.not_kept(&e))
     }
 
-    /// Stores a trace of a key; whether it was written. The error is what to tell the user, once.
+    /// Stores a trace of a key. Returns whether it was written. The error is a notice for the user, returned once.
     pub fn put_trace(&self, key: &Key, trace: &Trace) -> Result<bool, String> {
         self.store.put_trace(key, trace).map_err(|e| self.not_kept(&e))
     }
@@ -337,7 +337,7 @@ program k -> f32 {
     }
 
     #[test]
-    fn every_ingredient_makes_another_key() {
+    fn every_ingredient_changes_the_key() {
         let (program, places) = (parse(PROGRAM), sources("a.py", 1));
         let options = CodegenOptions::default();
         let host = CodeTarget::Host;
@@ -449,7 +449,7 @@ program k -> f32 {
     }
 
     #[test]
-    fn what_changes_no_code_changes_no_key() {
+    fn options_without_effect_on_code_keep_the_key() {
         let places = sources("a.py", 1);
         let options = CodegenOptions::default();
         let of = |program: &Program| key(program, &places, &options, &CodeTarget::Host);

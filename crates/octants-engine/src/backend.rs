@@ -96,8 +96,8 @@ pub struct DeviceInfo {
 
 /// A kind of machine.
 pub trait Backend: Sync {
-    /// The names that users give as `arch`. The first one is used in messages and stands for all machines of the kind;
-    /// further ones may stand for some of them.
+    /// The names that users give as `arch`. The first one is used in messages and includes all machines of the kind;
+    /// the others may include only some of them.
     fn names(&self) -> &'static [&'static str];
 
     /// Its code generator.
@@ -131,7 +131,7 @@ pub trait Backend: Sync {
     /// The default target for `arch`, one of the back end's names.
     fn usual_target(&self, arch: &str) -> &'static str;
 
-    /// The target of this name among the machines that `arch`, one of the back end's names, stands for.
+    /// The target of this name among the machines that `arch`, one of the back end's names, includes.
     fn target(&self, arch: &str, name: &str) -> Option<CodeTarget>;
 
     /// Whether this back end owns the name, even if it does not know the target.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Records kept; the oldest go first.
+/// Maximum number of records; the oldest are dropped first.
 const MOST_RECORDS: usize = 10_000;
 
 /// A stop on the way from source to code that runs.
@@ -14,7 +14,7 @@ pub enum Phase {
     Parse,
     /// Syntax trees to IR, with all that is computed at compile time.
     Lower,
-    /// What is done to the IR.
+    /// Passes over the IR.
     Passes,
     /// IR to machine code.
     Codegen,
@@ -28,7 +28,7 @@ impl Phase {
     /// All of them, in order.
     pub const ALL: [Phase; 6] = [Phase::Parse, Phase::Lower, Phase::Passes, Phase::Codegen, Phase::Link, Phase::Load];
 
-    /// Name for people.
+    /// Name for display.
     pub fn name(self) -> &'static str {
         match self {
             Phase::Parse => "parse",
@@ -46,7 +46,7 @@ impl Phase {
 pub struct Step {
     /// The phase.
     pub phase: Phase,
-    /// What was done; empty if the phase has one step.
+    /// The step's name; empty if the phase has one step.
     pub name: &'static str,
     /// Time from the begin of the compilation.
     pub begin: Duration,
@@ -89,7 +89,7 @@ impl Stopwatch {
         self.steps.push(Step { phase, name, begin, elapsed: now - begin });
     }
 
-    /// As [`Stopwatch::lap`], for two steps. The first took this long in all.
+    /// As [`Stopwatch::lap`], for two steps. `first` is the total time of the first.
     pub fn lap_two(&mut self, first: (Phase, Duration), second: Phase) {
         let (begin, now) = (self.last, self.start.elapsed());
         self.last = now;
@@ -98,7 +98,7 @@ impl Stopwatch {
         self.steps.push(Step { phase: second, name: "", begin: middle, elapsed: now - middle });
     }
 
-    /// What is not part of any step ends here.
+    /// Ends an interval that belongs to no step.
     pub fn resume(&mut self) {
         self.last = self.start.elapsed();
     }
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_follow_one_another() {
+    fn steps_are_consecutive() {
         let mut watch = Stopwatch::default();
         std::thread::sleep(Duration::from_millis(5));
         watch.lap_two((Phase::Parse, Duration::from_millis(2)), Phase::Lower);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_records_go() {
+    fn the_oldest_records_are_dropped() {
         let log = CompileLog::default();
         for n in 0..MOST_RECORDS + 2 {
             log.add(&format!("k{n}"), false, Stopwatch::default());

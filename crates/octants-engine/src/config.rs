@@ -25,7 +25,7 @@ pub struct OptionInfo {
 }
 
 /// Defines [`Config`], [`OPTIONS`], and access to options by name. Each option has a type, a default, a function that
-/// checks a given value, and a sentence. The name in front of them is that of the back ends in these functions.
+/// checks a given value, and a sentence. The leading identifier names the back ends in these functions.
 macro_rules! options {
     (|$backends:ident| $($name:ident: $type:ty = $default:expr, $check:expr, $doc:literal;)*) => {
         /// All options of a session.

@@ -43,7 +43,7 @@ mod tests {
     use crate::backend::Backends;
 
     #[test]
-    fn a_change_leaves_earlier_references_alone() {
+    fn a_change_keeps_earlier_references_valid() {
         let current = CurrentConfig::new(Config::new(Backends::default()));
         let before = current.get();
         current.change(|c| Ok::<_, ()>(Config { debug: true, ..c.clone() })).expect("made");

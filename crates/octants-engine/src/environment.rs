@@ -64,7 +64,7 @@ fn apply(config: &mut Config, prefix: &str, read: impl Fn(&str) -> Option<String
     for name in config::names() {
         let variable = format!("{prefix}{}", name.to_uppercase());
         let Some(text) = read(&variable) else { continue };
-        // Kernels as plain Python are no device: the package asks for them by `requested_arch`.
+        // Plain Python is not a device: the package queries it by `requested_arch`.
         if text.is_empty() || (name == "arch" && text == "python") {
             continue;
         }
@@ -96,7 +96,7 @@ pub fn user_cache_folder() -> Option<PathBuf> {
 }
 
 fn cache_folder_of(read: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
-    // The specification has relative paths ignored.
+    // The specification demands that relative paths are ignored.
     let absolute = |name| read(name).filter(|p| p.is_absolute());
     absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))
 }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_that_cannot_be_followed_are_told_of() {
+    fn unsupported_variables_are_reported() {
         assert_eq!(check(|_| false), Ok(vec![]));
         let told = check(|name| name == "QD_DUMP_CFG").expect("a notice");
         assert_eq!(told, ["QD_DUMP_CFG has no effect here: QD_DUMP_IR=1 writes the stages of compiled kernels"]);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_of_quadrants_are_found_by_their_prefix() {
+    fn quadrants_variables_are_recognized_by_their_prefix() {
         let mut config = Config::new(Backends::default());
         let vars =
             [("QD_DEFAULT_FP", "64"), ("QD_DEFAULT_IP", "64"), ("QD_MAX_BLOCK_DIM", "64"), ("OCTANTS_DEBUG", "1")];
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_folder_is_that_of_the_specification() {
+    fn the_cache_folder_follows_the_xdg_specification() {
         let with = |xdg: Option<&str>, home: Option<&str>| {
             cache_folder_of(|n| if n == "HOME" { home } else { xdg }.map(PathBuf::from))
         };
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_variable_is_named() {
+    fn an_invalid_variable_is_named() {
         let mut config = Config::new(Backends::default());
         let e =
             apply(&mut config, OWN, |n| (n == "OCTANTS_OPT_LEVEL").then(|| "fast".to_string())).expect_err("invalid");

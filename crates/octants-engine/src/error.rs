@@ -39,7 +39,7 @@ pub enum Error {
     Races(Vec<Race>, String),
     /// Code generation refused the program.
     Codegen(String),
-    /// A mistake of the user that passes find, in its sources.
+    /// A mistake of the user that a pass has found, with the sources.
     Refused(Box<Diagnostic>, Sources),
 }
 

@@ -34,15 +34,15 @@ const LITTLE_BYTES: u64 = 512 << 20;
 /// How lanes run the iterations of a loop.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lanes {
-    /// Most of them.
+    /// Maximum number of of them.
     pub most: u64,
-    /// No more than these where more would take more than [`LITTLE_BYTES`].
+    /// Maximum number of lanes if the store would otherwise exceed [`LITTLE_BYTES`].
     pub at_once: u64,
     /// Lanes have the same number of turns, in blocks of this size.
     pub even: Option<u64>,
     /// A lane runs neighboring iterations and has neighboring words; else lanes take turns in both.
     pub neighbors: bool,
-    /// Most bytes that the store may take.
+    /// Maximum number of bytes that the store may take.
     pub most_bytes: u64,
 }
 
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lanes_have_as_many_turns_as_others() {
+    fn lanes_run_equal_numbers_of_iterations() {
         let lanes = |most, even, n| Lanes { most, at_once: 1, even, neighbors: false, most_bytes: 0 }.count(n);
         assert_eq!(lanes(1000, Some(32), 900), 900);
         assert_eq!(lanes(1000, Some(32), 1001), 512, "two turns each");
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn no_count_is_too_large_to_be_refused() {
+    fn sizes_saturate_instead_of_overflowing() {
         assert_eq!(bytes_of([3, 5]), 52);
         assert_eq!(bytes_of([1, 1 << 61]), u64::MAX);
     }

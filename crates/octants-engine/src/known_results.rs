@@ -33,7 +33,7 @@ pub(crate) struct Asked {
 }
 
 impl KnownResults {
-    /// Of code whose results depend on this.
+    /// A cache for code whose results depend on this.
     pub fn new(on: Dependence) -> KnownResults {
         KnownResults { on, known: Mutex::default() }
     }
@@ -51,7 +51,7 @@ impl KnownResults {
                 return None;
             }
             match slots[slot as usize] {
-                // Of arrays without elements.
+                // The address of an array without elements.
                 0 => {}
                 address => memory.push(stream.version_at(address)?),
             }
@@ -66,7 +66,7 @@ impl KnownResults {
         known.get(&asked.slots).filter(|k| k.memory == asked.memory).map(|k| k.results.clone())
     }
 
-    /// Caches the results of a launch that was made after `asked`.
+    /// Caches the results of a launch that followed the query `asked`.
     pub fn keep(&self, asked: Asked, results: &Results) {
         let mut known = self.lock();
         if known.len() >= MOST_KEPT && !known.contains_key(&asked.slots) {
@@ -107,7 +107,7 @@ pub(crate) fn dependence(body: &Body, buffers: &[Buffer], layout: &ArgLayout) ->
             }
             (Layout::Flat(_), Some(_)) | (_, None) => is_known = false,
         },
-        // Others may write what is read so while it is read; functions are not looked into.
+        // Other code may concurrently write memory that is read in this way; functions are not analyzed.
         Op::VolatileLoad(_)
         | Op::Call(..)
         | Op::Random
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_depend_on_the_numbers_and_the_memory_that_are_read() {
+    fn known_results_depend_on_the_arguments_and_memory_read() {
         let of = |body: &str| {
             let text = format!(
                 "kernel k -> unit {{\n param a: i32\n param v: vec2<f32>\n buffer @0 x: f32[1] contiguous\n buffer @1 y: f32[2] \

@@ -32,7 +32,7 @@ impl Machine {
     }
 }
 
-/// That an option has no such value, with those that it has.
+/// The error for an unknown value of an option, with the known ones.
 pub(crate) fn not_one_of<'a>(option: &str, given: &str, names: impl Iterator<Item = &'a str> + Clone) -> Error {
     let all: Vec<&str> = names.clone().collect();
     let hint = nearest(given, names).map_or_else(String::new, |s| format!(" (did you mean `{s}`?)"));

@@ -9,8 +9,8 @@ use crate::arch::Arch;
 use crate::config::{Config, given_path};
 use crate::machine::Machine;
 
-/// A driver, and what its code is made for; or why there is none. The first back end that finds a device has it. Its
-/// vendor's library is looked for in `packages` too.
+/// A driver and its code target, or the reason why there is none. The first back end that finds a device is used. Its
+/// vendor's library is also searched in `packages`.
 pub(crate) fn open_device(config: &Config, packages: &[PathBuf]) -> Result<(Box<dyn Driver>, Machine), String> {
     let mut reasons = Vec::new();
     let mut settings = config.device_settings(packages);

@@ -44,7 +44,7 @@ pub struct Session {
     config: CurrentConfig,
     notices: Mutex<Vec<String>>,
     device: Device,
-    /// What its code is made for.
+    /// The machine that code is generated for.
     pub(crate) machine: Machine,
     /// Compiled kernels on disk.
     cache: Option<ArtifactCache>,
@@ -56,7 +56,7 @@ pub struct Session {
     recalled: AtomicU64,
 }
 
-/// How kernels came to their code.
+/// How kernels obtained their code.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FrontEndCounts {
     /// Their sources were parsed and lowered.
@@ -67,7 +67,7 @@ pub struct FrontEndCounts {
 
 impl Session {
     /// Opens the device that `config` requests, or the CPU if it is not available and fallback is allowed. Printed text
-    /// goes to `sink`. In `packages`, folders of installed packages, a device's own libraries are looked for.
+    /// goes to `sink`. `packages` are folders of installed packages in which a device's libraries are searched.
     pub fn new(config: Config, sink: TextSink, packages: &[PathBuf]) -> Result<Session, Error> {
         Session::open(config, sink, packages, (SharedCode::new(), None))
     }
@@ -78,7 +78,7 @@ impl Session {
         Session::open(config, sink, packages, (shared, Some(&other.device)))
     }
 
-    /// `shared` holds what devices of a process share: compiled code, and the other device.
+    /// `shared` is the state that devices of a process share: compiled code, and the other device.
     fn open(
         mut config: Config,
         sink: TextSink,
@@ -152,12 +152,12 @@ impl Session {
         Ok(Session { config, notices, device, machine, cache, shared, compilations, race_words, lowered, recalled })
     }
 
-    /// What was compiled so far, in the order in which it was done.
+    /// The compilations so far, in order.
     pub fn compilations(&self) -> Vec<Compilation> {
         self.compilations.all()
     }
 
-    /// Begins again to keep what is compiled.
+    /// Drops the recorded compilations.
     pub fn clear_compilations(&self) {
         self.compilations.clear();
     }

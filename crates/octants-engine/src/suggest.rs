@@ -41,7 +41,7 @@ mod tests {
     use super::nearest;
 
     #[test]
-    fn finds_the_near_miss_and_nothing_far() {
+    fn only_near_misses_are_suggested() {
         let names = ["debug", "fast_math", "default_fp"];
         assert_eq!(nearest("fastmath", names), Some("fast_math"));
         assert_eq!(nearest("debgu", names), Some("debug"));

@@ -125,7 +125,7 @@ const VENDOR_FILES: &[(&str, &str)] = &[
     ("crates/octants-engine/tests/architecture.rs", "this file"),
 ];
 
-/// Global state that may be: file, name, reason.
+/// Permitted global state: file, name, reason.
 const GLOBAL_STATE: &[(&str, &str, &str)] = &[
     (
         "crates/octants-driver-cuda/src/cudss/tests.rs",
@@ -237,7 +237,7 @@ fn words(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn crates_depend_only_on_what_is_below_them() {
+fn crates_depend_only_on_lower_layers() {
     let mut wrong = Vec::new();
     for package in packages() {
         let Some((_, allowed)) = MAY_DEPEND_ON.iter().find(|(name, _)| *name == package.name.as_str()) else {
@@ -254,7 +254,7 @@ fn crates_depend_only_on_what_is_below_them() {
 }
 
 #[test]
-fn only_the_binding_knows_python() {
+fn only_the_binding_depends_on_python() {
     let is_python = |name: &str| name.starts_with("pyo3") || name == "numpy" || name == "maturin";
     let mut wrong = Vec::new();
     for package in packages().iter().filter(|p| p.name.as_str() != "octants-python") {
@@ -271,7 +271,7 @@ fn only_the_binding_knows_python() {
 }
 
 #[test]
-fn vendors_are_named_only_where_they_are_driven() {
+fn vendors_are_named_only_in_their_drivers() {
     let mut wrong = Vec::new();
     for (path, text) in sources() {
         let exempt = (path.starts_with("crates/octants-driver-") && !path.starts_with("crates/octants-driver-gpu/"))
@@ -292,7 +292,7 @@ fn vendors_are_named_only_where_they_are_driven() {
 }
 
 #[test]
-fn the_engine_knows_no_back_end() {
+fn the_engine_depends_on_no_back_end() {
     let mut wrong = Vec::new();
     for package in packages().iter().filter(|p| p.name.as_str() == "octants-engine") {
         for d in package.dependencies.iter().filter(|d| d.kind != DependencyKind::Development) {

@@ -63,7 +63,7 @@ fn empty(path: &Path) {
 }
 
 #[test]
-fn a_kept_kernel_that_cannot_be_loaded_is_made_anew() {
+fn a_cached_kernel_that_cannot_be_loaded_is_recompiled() {
     let folder = std::env::temp_dir().join(format!("octants-kept-{}", std::process::id()));
     let counts = |s: &Session| {
         let counts = s.kept_kernels().unwrap().1;

@@ -210,7 +210,7 @@ fn reexports(root: &[TokenTree]) -> BTreeMap<String, ModulePath> {
     paths.filter_map(|path| Some((path.last()?.clone(), path))).collect()
 }
 
-/// For each module of a crate those that it imports, its children aside.
+/// For each module of a crate, the modules that it imports, except its children.
 fn imports(files: &[&Source]) -> BTreeMap<ModulePath, BTreeSet<ModulePath>> {
     let known: BTreeSet<&ModulePath> = files.iter().map(|f| &f.module).filter(|m| !m.is_empty()).collect();
     let root = files.iter().find(|f| f.module.is_empty()).map(|f| reexports(&f.tokens())).unwrap_or_default();
@@ -287,7 +287,7 @@ fn flat(list: &[(&str, &[&str])]) -> BTreeSet<String> {
 }
 
 #[test]
-fn modules_of_a_crate_do_not_import_one_another_in_circles() {
+fn modules_of_a_crate_have_no_import_cycles() {
     let sources = sources();
     let packages: BTreeSet<&String> = sources.iter().map(|s| &s.package).collect();
     let mut found = BTreeMap::new();

@@ -153,7 +153,7 @@ def all_kinds(a: qd.types.ndarray(dtype=qd.i32, ndim=1), n: qd.i32):
 ";
 
 #[test]
-fn s10_every_kind_of_task_runs_on_its_groups_stream_in_order() {
+fn s10_every_kind_of_task_runs_in_order_on_the_stream_of_its_group() {
     let bench = Bench::new(ALL_KINDS);
     let kernel = bench.load(&[]).unwrap_or_else(|e| panic!("{e:?}"));
     let stream = bench.stream();
@@ -199,7 +199,7 @@ def blocks(n: qd.i32):
 ";
 
 #[test]
-fn s9_blocks_are_concurrent_and_an_empty_one_takes_no_stream() {
+fn s9_groups_are_concurrent_and_an_empty_one_uses_no_stream() {
     let bench = Bench::new(THREE_BLOCKS);
     let kernel = bench.load(&[]).unwrap_or_else(|e| panic!("{e:?}"));
     let stream = bench.stream();
@@ -216,7 +216,7 @@ fn s9_blocks_are_concurrent_and_an_empty_one_takes_no_stream() {
 }
 
 #[test]
-fn s14_artifacts_that_differ_in_groups_alone_have_keys_and_launches_of_their_own() {
+fn s14_artifacts_that_differ_only_in_groups_have_different_keys() {
     let folder = std::env::temp_dir().join(format!("octants-groups-{}", std::process::id()));
     let loops = ["for i in x:\n            x[i] = i", "for i in y:\n            y[i] = i"];
     let head = THREE_BLOCKS.split("    with").next().unwrap();
@@ -263,7 +263,7 @@ def both(a: Array, b: Array):
 }
 
 #[test]
-fn s13_groups_that_overlap_do_not_reach_the_launcher_unless_allowed() {
+fn s13_conflicting_groups_are_refused_unless_allowed() {
     let same = [Alias { first: BufferId(0), second: BufferId(1), same: true }];
     let refusal = |bench: &Bench, aliases: &[Alias]| {
         bench.log.take();
@@ -289,7 +289,7 @@ fn s13_groups_that_overlap_do_not_reach_the_launcher_unless_allowed() {
     assert!(refusal(&bench, &[]).starts_with("two qd.stream_parallel() blocks write the same elements of `a`"));
     bench.finish();
 
-    // Where indices only may overlap there is a warning, and the groups are launched as they are.
+    // If indices may overlap, there is a warning, and the groups are launched unchanged.
     let bench = Bench::new(&certain.replace("a[i] = 2", "a[b[i]] = 2"));
     let kernel = bench.load(&[]).unwrap_or_else(|e| panic!("{e:?}"));
     let warned = bench.module.table.warnings.take();

@@ -37,14 +37,14 @@ impl Literal {
     }
 }
 
-/// What a call leaves.
+/// An expected result of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Expected {
-    /// What a buffer holds (or what is returned, without a name), exactly or nearly.
+    /// The contents of a buffer (or the returned value, without a name), exactly or approximately.
     Holds { buffer: Option<String>, value: Literal, exact: bool },
-    /// An assertion fails with a message that has this in it.
+    /// An assertion fails with a message that contains this.
     Fails(String),
-    /// The interpreter reports something with this in it.
+    /// The interpreter reports an error that contains this.
     Error(String),
     /// Everything that is printed, line by line.
     Prints(Vec<String>),
@@ -103,7 +103,7 @@ impl Reader<'_> {
         taken.to_string()
     }
 
-    /// A name; one with other signs than letters, digits, `_` and `.` is in quotes.
+    /// A name. It is quoted if it has characters other than letters, digits, `_` and `.`.
     fn word(&mut self) -> Result<String, String> {
         if self.rest.trim_start().starts_with('"') {
             return self.quoted();

@@ -73,7 +73,7 @@ impl Code {
     }
 }
 
-/// Runs calls on a text; says what is not as stated.
+/// Runs calls on a text. Returns descriptions of the differences.
 pub(crate) fn run_calls(calls: &[CaseCall], not: Side, text: &str, grid: Grid) -> Vec<String> {
     let calls: Vec<&CaseCall> = calls.iter().filter(|c| c.side != not).collect();
     if calls.is_empty() {
@@ -180,7 +180,7 @@ fn same(found: &[Leaf], wanted: &[Leaf], s: Option<Scalar>, exact: bool) -> Resu
         Leaf::Float(x) => x,
     };
     let equal = |a: Leaf, b: Leaf| {
-        // As the type rounds or wraps what is stated.
+        // The stated value, rounded or wrapped to the type.
         let b = s.map_or(b, |s| Leaf::from_bits(b.to_bits(s), s));
         match (a, b) {
             (Leaf::Int(a), Leaf::Int(b)) => a == b,
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stated_holds() {
+    fn calls_with_the_stated_results_pass() {
         for text in [
             "(n = 2, x = [[1.5, 2], [0.5; 2]]) -> x = [[3, 4], [1, 1]], return 2, prints \"at 1\" \"at 0\"",
             "(n = 0, x = []) -> x = [], return ~ 1e-6",
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stated_and_does_not_hold_is_reported() {
+    fn calls_with_other_results_are_reported() {
         for (text, said) in [
             ("(n = 1, x = [[1, 2]]) -> x = [[2, 5]]", "x is [2.0, 4.0]"),
             ("(n = 1, x = [[1, 2]]) -> return 2", "what is returned is [1]"),
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused() {
+    fn malformed_calls_are_refused() {
         for text in ["n = 1 -> return 1", "(n = 1)", "(n 1) -> return 1", "(n = [1) -> return 1", "(n = 1) -> x"] {
             assert!(parse_call(text).is_err(), "{text}");
         }

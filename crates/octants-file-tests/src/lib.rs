@@ -43,13 +43,13 @@ const SEPARATOR: &str = "----\n";
 
 /// One file.
 pub struct Case {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// What runs on the input, one after the other: the one that is tested, and what it needs around it.
+    /// The passes to run on the input, in order: the tested pass, and the passes that it requires.
     pub passes: Vec<String>,
     /// The IR before, as text.
     pub input: String,
-    /// The text that must come out.
+    /// The expected output.
     pub expected: String,
     header: String,
     options: Vec<String>,
@@ -88,10 +88,10 @@ impl Case {
         assert!(wrong.is_empty(), "{}: calls\n{}\nof\n{text}", self.path.display(), wrong.join("\n"));
     }
 
-    /// What calls of the input, and of the text that comes out, do that they should not.
+    /// The mismatches of calls, on the input and on the output.
     fn wrong_calls(&self, found: &str) -> Vec<String> {
         let before = run_calls(&self.calls, Side::Output, &self.input, self.grid);
-        // The text of a schedule or of errors is no code.
+        // The text of a schedule or of errors is not code.
         let is_code = calls::has_code(found) || self.calls.iter().any(|c| c.side == Side::Output);
         let after = if is_code { run_calls(&self.calls, Side::Input, found, self.grid) } else { Vec::new() };
         let of =
@@ -185,7 +185,7 @@ pub fn cases(crate_dir: &str) -> Vec<Case> {
     paths.into_iter().filter(|p| p.extension().is_some_and(|e| e == "oir")).map(Case::read).collect()
 }
 
-/// Runs the cases of the crate in a folder, and compares or writes what comes out.
+/// Runs the cases of the crate in a folder, and compares or writes the output.
 pub fn check_cases(crate_dir: &str, run: impl Fn(&Case) -> String) {
     let bless = std::env::var_os("OCTANTS_BLESS").is_some();
     let mut failed = Vec::new();

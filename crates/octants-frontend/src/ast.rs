@@ -15,8 +15,8 @@ pub struct Stmt {
 }
 
 impl Stmt {
-    /// What a message about the statement underlines: of a statement with a body, what is between keyword and
-    /// colon.
+    /// The text that a message about the statement underlines; for a statement with a body, the text between keyword
+    /// and colon.
     pub fn head(&self) -> Span {
         match &self.kind {
             StmtKind::If(test, ..) | StmtKind::While(test, ..) => test.span,

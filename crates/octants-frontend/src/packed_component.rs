@@ -27,16 +27,17 @@ pub enum PackedNumber {
     Integer,
     /// A multiple of a number, which is given by its bits.
     Fixed(u64),
-    /// A significand whose leading one is left out. Its exponent is beside it; zero means that the number is zero.
+    /// A significand without its leading one, next to its exponent. An exponent of zero encodes the number zero.
     Float(BitRange),
-    /// A significand with its leading one, and the exponent of all these significands, of which the component's is one.
+    /// A significand with its leading one, and the shared exponent of all these significands, including this
+    /// component's.
     SharedExponent(BitRange, Vec<PackedDigits>),
 }
 
 /// A component of a field of a quantized type.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PackedComponent {
-    /// Where the words are, as a field of its own.
+    /// The placement of the words.
     pub words: ComponentLayout,
     /// The type of a word: an unsigned integer.
     pub word: Scalar,
@@ -49,7 +50,7 @@ pub struct PackedComponent {
     pub within: Vec<(usize, u64)>,
     /// The number; with several in a word, the first.
     pub digits: PackedDigits,
-    /// What the digits mean.
+    /// The meaning of the digits.
     pub number: PackedNumber,
 }
 

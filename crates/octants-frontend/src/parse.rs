@@ -319,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_indented_method_keeps_its_columns() {
+    fn an_indented_method_keeps_its_column_numbers() {
         let file = SourceFile {
             path: "a.py".into(),
             text: "    @qd.kernel\n    def step(self):\n        self.x[0] += 1\n".into(),

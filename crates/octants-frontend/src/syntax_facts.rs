@@ -23,16 +23,16 @@ pub struct Facts {
     pub runtime_for: bool,
     /// Expressions and statements; those in unrolled loops count several times.
     pub size: usize,
-    /// What is called, by name and attributes: `["qd", "sqrt"]`. Empty for what is no chain of names.
+    /// The callees, by name and attributes: `["qd", "sqrt"]`. Empty for a callee that is not a chain of names.
     pub callees: Vec<Vec<String>>,
-    /// Names in indices, conditional expressions and comprehensions, where a number known at compile time is another
-    /// thing than one known at run time.
+    /// Names in indices, conditional expressions and comprehensions, where compile-time and run-time numbers behave
+    /// differently.
     pub decisive: HashSet<String>,
     /// How many times code at this point is unrolled.
     repeats: usize,
 }
 
-/// Trips assumed of an unrolled loop.
+/// Trip count assumed for an unrolled loop.
 const UNROLLED: usize = 4;
 
 /// The facts of a body.
@@ -141,7 +141,7 @@ pub fn called_name(e: &Expr) -> Option<&str> {
     }
 }
 
-/// Functions that change nothing, by which most loops are written.
+/// Functions without side effects, which the headers of most loops call.
 const PURE: [&str; 9] = ["range", "ndrange", "static", "len", "zip", "enumerate", "int", "float", "bool"];
 
 /// A call or `:=` is somewhere in the expression, so that evaluating it may change memory.

@@ -115,7 +115,7 @@ pub struct ArrayView {
     pub size: Option<ValueId>,
 }
 
-/// An address and what may race on it.
+/// An address, and its aliasing properties.
 #[derive(Debug, Clone, Copy)]
 pub struct Place {
     /// A value of type `Ref`.
@@ -127,7 +127,7 @@ pub struct Place {
 /// Members by name.
 #[derive(Debug, Clone)]
 pub struct Members {
-    /// The struct type object, where there is one, for methods.
+    /// The struct type object, if there is one, for methods.
     pub ty: Option<Obj>,
     /// `true`: a struct field (members are arrays), to be indexed first. `false`: one struct.
     pub is_array: bool,
@@ -155,11 +155,11 @@ pub struct Ndrange {
     pub dims: Vec<(Value, Value)>,
     /// For each nesting level, outermost first, the axis it iterates.
     pub order: Vec<usize>,
-    /// The object of the outside that has these bounds: a level of a tree, say.
+    /// The outside's object with these bounds, such as a level of a tree.
     pub level: Option<Obj>,
 }
 
-/// Most items of a range that the outside is given, one by one.
+/// Maximum number of items of a range that are passed to the outside one by one.
 const LONGEST_RANGE: i128 = 1 << 16;
 
 impl Value {
@@ -191,7 +191,7 @@ impl Value {
         }
     }
 
-    /// Known at compile time through and through (host objects count).
+    /// Entirely known at compile time (host objects count).
     pub fn is_compile_time(&self) -> bool {
         match self {
             Value::None | Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Str(_) | Value::Obj(_) => true,

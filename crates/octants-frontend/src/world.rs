@@ -34,8 +34,8 @@ pub enum Entity {
     Tuple(Vec<Obj>),
     /// A list: its items.
     List(Vec<Obj>),
-    /// A number that a launch reads again, of the type it has now: an attribute of a template argument whose class asks
-    /// for it.
+    /// A number that each launch reads, of its current type: an attribute of a template argument whose class requests
+    /// it.
     Live(Scalar),
     /// A scalar type (`qd.f32`); the Python types `int`, `float`, `bool` are `Builtin`.
     Dtype(Scalar),
@@ -44,7 +44,7 @@ pub enum Entity {
     /// `qd.types.vector(3)`: the type with the default scalar. A parameter that it annotates keeps the scalar of its
     /// argument.
     AnyTensorType(Type),
-    /// `qd.types.struct(...)`, `@qd.dataclass`: members and their types, each an object in its turn.
+    /// `qd.types.struct(...)`, `@qd.dataclass`: members and their types, which are objects themselves.
     StructType {
         /// For messages.
         name: String,
@@ -57,7 +57,7 @@ pub enum Entity {
         ty: Type,
         /// Components, row-major: `Int`, `Float` or `Bool` entities.
         values: Vec<Entity>,
-        /// An array of numpy, whose methods and operators are Python's business.
+        /// An array of numpy, whose methods and operators Python evaluates.
         is_numpy: bool,
     },
     /// A Python-scope `qd.Struct` object used as a constant.
@@ -107,13 +107,12 @@ pub enum Entity {
         /// Keyword arguments, which a call may replace.
         keywords: Vec<(String, Obj)>,
     },
-    /// A name the compiler knows: `"sin"`, `"static"`, `"range"`, ... One object of Python may stand for it in Python
+    /// A name the compiler knows: `"sin"`, `"static"`, `"range"`, ... One Python object may represent it in Python
     /// scope.
     Builtin(String),
     /// A type that a `dataclasses.dataclass` parameter is annotated with.
     DataclassType(Vec<(String, Obj)>),
-    /// What should be an array but cannot be used now, and why: a field without memory, one of a program that has
-    /// ended.
+    /// An array that cannot be used now, and why: a field without memory, or of a program that has ended.
     Broken(WorldError),
     /// Anything else: a module, an instance, a class, a dict. Only the outside can look into it.
     Opaque,
@@ -124,7 +123,7 @@ pub enum Entity {
 pub enum FuncKind {
     /// `@qd.func`.
     Func,
-    /// `@qd.real_func`: arguments and result by value, always a function of its own.
+    /// `@qd.real_func`: arguments and result by value, never inlined by the front end.
     Real,
     /// `@qd.kernel` called from a kernel: an error with its own message.
     Kernel,
@@ -149,7 +148,7 @@ pub struct FieldDesc {
     pub is_sparse: bool,
     /// The field holds activation states or lists of active cells.
     pub is_metadata: bool,
-    /// Of a quantized type: where each component is in a word. Empty for all others.
+    /// For a quantized type, the position of each component in a word. Empty for other types.
     pub packed: Vec<PackedComponent>,
 }
 
@@ -171,21 +170,22 @@ pub struct NdarrayDesc {
     pub contiguous: bool,
     /// How large it is.
     pub reach: Reach,
-    /// An index outside means the nearest element: the parameter's annotation asks for it.
+    /// The parameter's annotation requests clamping: an index out of bounds refers to the nearest element.
     pub clamped: bool,
     /// It has a gradient: an array of the same shape in its attribute `grad`.
     pub needs_grad: bool,
     /// It has a dual, an array like that in its attribute `dual`: it is a field.
     pub needs_dual: bool,
-    /// It is a range of the array in its attribute `arr`, from the element on that its attribute `offset` counts: the
-    /// parameter's annotation asks for it.
+    /// The parameter's annotation requests a view: a range of the array in its attribute `arr`, starting at the element
+    /// in its attribute `offset`.
     pub is_view: bool,
     /// Its first axis is distributed over ranks: this process has some of its rows.
     pub is_split: bool,
 }
 
 impl NdarrayDesc {
-    /// Code for arrays of this type does for one of the other: what expects long offsets takes short ones too.
+    /// Whether code for arrays of this type also works for arrays of the other: code for long offsets accepts short
+    /// ones.
     pub fn takes(&self, found: &NdarrayDesc) -> bool {
         let is_longer = self.reach == Reach::Long && found.reach == Reach::Short;
         self == found || (is_longer && *self == NdarrayDesc { reach: Reach::Long, ..found.clone() })
@@ -208,7 +208,7 @@ impl Reach {
     #[inline]
     pub fn of(extents: &[u64], bytes: u64) -> Reach {
         const MOST: u64 = i32::MAX as u64;
-        // One test for all axes: this is asked at every launch.
+        // One test for all axes, because this runs at every launch.
         if extents.iter().fold(0, |all, n| all | n) > MOST {
             Reach::Wide
         } else if bytes > MOST {
@@ -228,7 +228,7 @@ pub struct FuncSource {
     pub name: String,
     /// In order; `self` included.
     pub params: Vec<FuncParam>,
-    /// The return annotation; `None` where absent or `-> None`.
+    /// The return annotation; `None` if absent or `-> None`.
     pub returns: Option<Obj>,
     /// `@qd.func(requires_top_level=True)`.
     pub requires_top_level: bool,
@@ -309,7 +309,7 @@ pub type WorldResult<T> = Result<T, WorldError>;
 
 /// The interface of the front end to the host language.
 pub trait World {
-    /// It may be asked on stack that the thread did not begin with.
+    /// Whether it may be called on a stack other than the thread's original one.
     fn runs_on_any_stack(&self) -> bool {
         true
     }
@@ -369,8 +369,8 @@ pub trait World {
     /// methods that the compiler does not know itself.
     fn tensor_method(&self, name: &str) -> Option<Obj>;
 
-    /// The field and the element of it that are to be set to one when a line of the user's file runs, where the outside
-    /// wants to know. Such code is not kept: the answer is the running program's own.
+    /// The field and the element to set to one when a line of the user's file runs, if the host measures coverage. Such
+    /// code is not cached, because the answer belongs to the running program.
     fn line_probe(&self, _path: &str, _line: u32, _event: LineEvent) -> Option<(Obj, i128)> {
         None
     }
@@ -399,7 +399,7 @@ pub enum ArgSpec {
     Array(NdarrayDesc),
     /// A compile-time value: `qd.Template`, `self`, a field.
     Template(Obj),
-    /// A `dataclasses.dataclass` instance: members by name (an object where methods or class attributes are looked up).
+    /// A `dataclasses.dataclass` instance: members by name (and the object, for methods and class attributes).
     Dataclass(Obj, Vec<(String, ArgSpec)>),
 }
 
@@ -416,11 +416,11 @@ pub struct Options {
     pub short_circuit: bool,
     /// Warn when `qd.static` unrolls more than this; 0 never warns.
     pub unrolling_limit: u32,
-    /// Most rounds of a `qd.graph.do_while` loop; 0 for any number.
+    /// Maximum number of rounds of a `qd.graph.do_while` loop; 0 for any number.
     pub graph_max_iterations: u32,
     /// Threads of a subgroup; zero on a device without blocks of threads.
     pub subgroup_size: u32,
-    /// Most bytes of a block's shared memory.
+    /// Maximum number of bytes of a block's shared memory.
     pub shared_bytes: u64,
     /// The mode of differentiation, which determines the shadow buffers.
     pub mode: AutodiffMode,
@@ -435,7 +435,7 @@ pub const fn shadow_attribute(shadow_buffer: ShadowBuffer) -> &'static str {
     }
 }
 
-/// Where a launch finds an array that the user did not pass as an argument of its own.
+/// How a launch finds an array that the user did not pass directly as an argument.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Capture {
     /// The array argument of parameter `index`, following the members of dataclass parameters.
@@ -449,7 +449,7 @@ pub enum Capture {
     ShadowBuffer {
         /// Position in the kernel's parameter list.
         index: u32,
-        /// Members from there to the array, and the attribute of the array in which it is.
+        /// Members on the path to the array, and the attribute of the array that contains it.
         path: Vec<String>,
         /// The shadow buffer's type.
         desc: NdarrayDesc,

@@ -28,7 +28,7 @@ fn an_array_parameter_is_captured_by_position() {
 }
 
 #[test]
-fn parameters_that_are_not_used_keep_their_places() {
+fn unused_parameters_keep_their_positions() {
     let (_, l) = lower("@qd.kernel\ndef k(a: qd.i32, b: qd.f32, c: qd.types.ndarray(qd.f32, 1)):\n    pass\n");
     assert_eq!(l.params, [(0, Vec::new()), (1, Vec::new())]);
     assert_eq!(l.buffers.len(), 1);
@@ -46,7 +46,7 @@ fn members_of_dataclasses_are_captured_by_path() {
 }
 
 #[test]
-fn an_array_behind_a_template_argument_knows_the_way_to_it() {
+fn an_array_in_a_template_argument_has_a_path() {
     let (module, l) = lower(
         "class Sim:\n    a = qd.ndarray(qd.f32, shape=4)\n    parts = qd.opaque(b=qd.ndarray(qd.i32, shape=(2, 2)))\n\n\
          \x20   @qd.kernel\n    def k(self):\n        self.a[0] = self.parts.b[0, 0]\n",
@@ -65,7 +65,7 @@ fn an_array_behind_a_template_argument_knows_the_way_to_it() {
 }
 
 #[test]
-fn a_captured_global_array_has_no_way_and_is_one_buffer() {
+fn a_captured_global_array_has_no_path_and_is_one_buffer() {
     let (module, l) = lower(
         "a = qd.ndarray(qd.f32, shape=4)\n\n@qd.func\ndef f(i):\n    return a[i]\n\n\
          @qd.kernel\ndef k() -> qd.f32:\n    return a[0] + f(1)\n",
@@ -75,7 +75,7 @@ fn a_captured_global_array_has_no_way_and_is_one_buffer() {
 }
 
 #[test]
-fn fields_are_found_through_their_roots() {
+fn fields_are_reached_through_their_roots() {
     let (module, l) = lower(
         "x = qd.field(qd.f32, shape=4)\ny = qd.field(qd.f32, shape=4)\n\n@qd.kernel\ndef k():\n    y[0] = 1\n    y[1] = x[0]\n",
     );

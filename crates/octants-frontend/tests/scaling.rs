@@ -174,7 +174,7 @@ fn long_function(name: &str, lines: usize) -> String {
 
 /// A function is in the IR once, regardless of the number of calls and their runtime arguments.
 #[test]
-fn a_long_function_called_often() {
+fn a_long_function_called_many_times() {
     let called = |n: usize, argument: &dyn Fn(usize) -> String| {
         let mut text = format!("{HEAD}{}@qd.kernel\ndef k(a: qd.f32) -> qd.f32:\n    s = a\n", long_function("f", 60));
         for i in 0..n {

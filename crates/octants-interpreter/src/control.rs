@@ -47,7 +47,7 @@ impl<'a> Machine<'a> {
     }
 
     fn end_block(&mut self, t: &mut Thread<'a>) -> Step {
-        // A task that fails in a loop is its last; in a grid its threads go on after the loop.
+        // A failure in a loop ends the task. In a grid, its threads continue after the loop.
         let failed = self.failure.is_some() && !self.block.shares_loops;
         let cursors = &mut t.here_mut().cursors;
         let Some(cursor) = cursors.last_mut() else { return Step::Next };

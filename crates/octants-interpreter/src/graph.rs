@@ -35,7 +35,8 @@ impl<'a> Launch<'_, 'a> {
             TaskGraph::While { condition, body } => {
                 let outer = self.machine.key;
                 loop {
-                    // A round draws as a launch of another number would, which the rounds of the loop before it tell.
+                    // An iteration draws random numbers like a launch with another number, which includes the count of
+                    // earlier iterations.
                     let rounds = self.rounds.entry(std::ptr::from_ref(graph)).or_default();
                     let (settings, ended) = (self.machine.settings, *rounds);
                     *rounds += 1;

@@ -1,8 +1,8 @@
-//! Blocks of threads: each thread runs to its next operation that threads execute together, and there they meet.
+//! Blocks of threads: each thread runs to its next collective operation, and waits there for the others.
 //!
-//! Threads of a subgroup meet when all that have not ended wait at the same instruction, those of a block when all of
-//! them do. `all_here` and `is_whole` ask who happens to be there: the threads that wait at one of them when nothing
-//! else can go on.
+//! A subgroup's operation executes when all of its threads that have not ended wait at the same instruction, a block's
+//! when all threads of the block do. `all_here` and `is_whole` query which threads are present: those that wait at one
+//! of them when no other thread can proceed.
 
 use octants_ir::{LoopConfig, MemorySpace, Op, SubgroupOp, ThreadScope, ValueId};
 
@@ -16,7 +16,7 @@ use crate::thread_memory::ThreadMemory;
 use crate::value::Value;
 
 impl<'a> Machine<'a> {
-    /// Runs a body on one thread, and its parallel loops on grids where they are of threads; yields what it returns.
+    /// Runs a body on one thread, and those parallel loops that contain thread operations on grids. Returns its result.
     pub(crate) fn run_body(&mut self, outermost: Activation<'a>) -> Result<Option<Vec<u64>>, Fault> {
         let private = ThreadMemory::new(self.buffers, MemorySpace::Private);
         let grid = Grid { block_size: 1, blocks: 1, ..self.settings.grid };
@@ -110,7 +110,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Lets threads meet; a fault where none can.
+    /// Executes collective operations of waiting threads; a fault if none can proceed.
     fn meet(&mut self, threads: &mut [Thread<'a>]) -> Result<(), Fault> {
         let size = self.block.grid.subgroup_size as usize;
         let mut met = false;
@@ -150,7 +150,7 @@ impl<'a> Machine<'a> {
         Ok(true)
     }
 
-    /// What each thread of a subgroup that has not ended gets.
+    /// The result of an exchange for each thread of a subgroup that has not ended.
     fn exchange(
         &self,
         op: SubgroupOp,
@@ -213,7 +213,7 @@ impl<'a> Machine<'a> {
         true
     }
 
-    /// Lets those of a subgroup go on that wait at the same `all_here` or `is_whole`.
+    /// Resumes the threads of a subgroup that wait at the same `all_here` or `is_whole`.
     fn release_opportunistic(&mut self, threads: &mut [Thread<'a>]) -> bool {
         let size = self.block.grid.subgroup_size as usize;
         let chance = |t: &&Thread<'a>| matches!(operation_of(t), Some(Op::Subgroup(op, _)) if is_opportunistic(*op));
@@ -230,7 +230,7 @@ impl<'a> Machine<'a> {
         true
     }
 
-    /// A fault of a thread that waits, which names one that does not come.
+    /// The fault of a waiting thread. It names a thread that never arrives.
     fn missing_thread_fault(&self, threads: &[Thread<'a>]) -> Fault {
         let waits = threads.iter().find(|t| t.waits_at.is_some()).expect("a thread has not ended");
         let here = place(waits);

@@ -8,7 +8,7 @@ use crate::memory::Memory;
 use crate::random_kernels::{Dice, N};
 use crate::scalar::Leaf;
 
-/// What becomes of a kernel of f64, i32 and arrays.
+/// A variant of a kernel of f64, i32 and arrays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Variant {
     /// The type of floats.
@@ -71,7 +71,7 @@ fn field(b: &Buffer, number: u32) -> Layout {
     let bytes = u64::from(b.elem.scalar().map_or(1, Scalar::bytes));
     let components = (0..b.elem.leaf_count() as u64).map(|k| ComponentLayout {
         root: number / 2,
-        // The second buffer of a root begins after the first, whatever its elements.
+        // The second buffer of a root begins after the first, for each element size.
         place: Placement {
             base: u64::from(number % 2) * 2048 + k * 2 * bytes,
             axes: vec![vec![Digit { extent: N as u64 / 2, stride: 256 }, Digit { extent: 2, stride: bytes }]],

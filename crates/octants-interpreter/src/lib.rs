@@ -66,7 +66,7 @@ impl Default for Grid {
     }
 }
 
-/// The order of what may happen in any order: iterations, blocks, threads between two barriers.
+/// The order of iterations, blocks, and threads between two barriers, which the IR leaves open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Order {
     /// As it is numbered.
@@ -81,13 +81,13 @@ pub enum Order {
 pub struct Interpreter {
     /// For loops with operations of threads.
     pub grid: Grid,
-    /// Of iterations and threads.
+    /// The order of iterations and threads.
     pub order: Order,
     /// The seed of random numbers.
     pub seed: u64,
     /// The number of the launch, for random numbers.
     pub launch: u64,
-    /// A run with more instructions is taken for one without an end.
+    /// A run with more instructions is assumed not to terminate.
     pub most_steps: u64,
 }
 
@@ -121,8 +121,8 @@ impl Interpreter {
         Ok(outcome(machine, returned, &k.ret))
     }
 
-    /// Runs a program according to its graph; groups one after the other. Each parameter is given by its scalars;
-    /// memory is that of the program's buffers.
+    /// Runs a program according to its graph, with groups in sequence. Each parameter is given by its scalars; memory
+    /// is that of the program's buffers.
     pub fn run_program(&self, p: &Program, memory: &mut Memory, params: &[Vec<Leaf>]) -> Result<Outcome, Fault> {
         let types: Vec<&Type> = p.params.iter().map(|p| &p.ty).collect();
         let params = parameters(&types, params);

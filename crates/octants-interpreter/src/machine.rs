@@ -13,10 +13,10 @@ use crate::thread_memory::{Access, Accessor, ThreadMemory};
 use crate::value::{Address, Base, Region, Value};
 use crate::{Grid, Interpreter, Order};
 
-/// Why a run cannot go on: code that is undefined, or that an interpreter cannot run.
+/// Why a run cannot continue: undefined behavior, or code that the interpreter does not support.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// What is wrong.
+    /// The description of the fault.
     pub what: String,
     /// The body: `body`, a function or a task by name.
     pub place: String,
@@ -54,7 +54,7 @@ pub(crate) struct Machine<'a> {
     pub key: [u32; 2],
 }
 
-/// What threads of a block share.
+/// The state that threads of a block share.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct BlockState {
     pub shared: ThreadMemory,
@@ -62,7 +62,7 @@ pub(crate) struct BlockState {
     pub barriers: Vec<u64>,
     pub grid: Grid,
     pub index: u32,
-    /// Its threads share the iterations of each parallel loop that they come to.
+    /// Its threads share the iterations of each parallel loop that they reach.
     pub shares_loops: bool,
 }
 
@@ -261,7 +261,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Locals that an iteration of a loop starts with as zero: those that no code outside of the loop names.
+    /// Locals that are zero at the start of an iteration: those that no code outside of the loop names.
     pub fn fresh_locals(&self, body: &Body, l: &ForLoop) -> Vec<LocalId> {
         let count = |blocks: Vec<octants_ir::BlockId>| {
             let mut counts: Vec<u32> = vec![0; body.locals.len()];

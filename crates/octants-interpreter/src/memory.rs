@@ -1,4 +1,4 @@
-//! [`Memory`]: the arrays and fields that a kernel is given, as bytes, and the address of each element.
+//! [`Memory`]: the arrays and fields of a kernel, as bytes, and the address of each element.
 
 use std::rc::Rc;
 
@@ -7,7 +7,7 @@ use octants_ir::{Buffer, BufferId, Layout, MemorySpace, Scalar};
 use crate::scalar::Leaf;
 use crate::value::{Base, Region};
 
-/// What an array argument holds.
+/// The contents of an array argument.
 #[derive(Debug, Clone, PartialEq)]
 struct Array {
     shape: Vec<u64>,

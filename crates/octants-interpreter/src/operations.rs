@@ -234,7 +234,7 @@ fn side_by_side(a: Address) -> Address {
     }
 }
 
-/// What an instruction with an undefined operand yields, if it may have one.
+/// The result of an instruction with an undefined operand, if that is allowed.
 fn undefined_operands(t: &Thread<'_>, inst: &Inst) -> Result<Option<Value>, String> {
     let is_undefined = |v: ValueId| matches!(t.value(v), Value::Undefined(_));
     match &inst.op {

@@ -1,5 +1,5 @@
-//! Kernels from seeds: nested loops of every kind, jumps out of them, branches, functions, indices that loops carry
-//! along, vectors.
+//! Kernels from seeds: nested loops of every kind, jumps out of them, branches, functions, loop-carried indices,
+//! vectors.
 //!
 //! A kernel does not read memory that it writes. `x`, `w` and `n` are read. `y` is stored to, or added to, at the
 //! iteration's own index. `z` is added to at any index. The first half of `m` accumulates minima, the second half

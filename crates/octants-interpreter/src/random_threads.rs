@@ -38,7 +38,7 @@ pub fn random_thread_kernel(seed: u64) -> ThreadKernel {
     (0..8).for_each(|_| _ = dice.below(2));
     let block_dim = [1, 8, 16, 32, 40, 64, 64, 96][dice.below(8) as usize];
     let blocks = 1 + dice.below(2);
-    // Threads that are not there cannot meet others.
+    // Threads that do not exist cannot synchronize with others.
     let meets = dice.below(5) > 0;
     let missing = if meets { 0 } else { dice.below(u64::from(block_dim)) };
     let threads = blocks * u64::from(block_dim) - missing;

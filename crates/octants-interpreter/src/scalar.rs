@@ -29,12 +29,13 @@ impl Leaf {
         }
     }
 
-    /// What bits of a type mean.
+    /// The value of the bits of a type.
     pub fn from_bits(bits: u64, s: Scalar) -> Leaf {
         if s.is_float() { Leaf::Float(float(bits, s)) } else { Leaf::Int(integer(bits, s) as i64) }
     }
 
-    /// The bits in a type, rounded or wrapped to it. An integer stands for the float of its value, not the other way.
+    /// The bits of the value in a type, rounded or wrapped. An integer converts to a float of the same value, but not
+    /// vice versa.
     pub fn to_bits(self, s: Scalar) -> u64 {
         match self {
             Leaf::Int(i) if s.is_float() => float_bits(i as f64, s),
@@ -69,7 +70,7 @@ pub(crate) fn float(bits: u64, s: Scalar) -> f64 {
     }
 }
 
-/// The bits of a float, rounded to its type. f16 is rounded by way of f32, in which it is computed.
+/// The bits of a float, rounded to its type. f16 is rounded through f32, in which it is computed.
 pub(crate) fn float_bits(value: f64, s: Scalar) -> u64 {
     match s {
         Scalar::F16 => u64::from(f16::from_f32(value as f32).to_bits()),

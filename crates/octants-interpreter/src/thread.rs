@@ -1,4 +1,4 @@
-//! A thread: where it is in the code, as data, so that it can stop at a barrier and go on; and how control moves.
+//! A thread: its position in the code as data, so that it can stop at a barrier and resume; and control flow.
 
 use std::rc::Rc;
 
@@ -43,15 +43,15 @@ pub(crate) enum Repeats {
 pub(crate) struct Iterations {
     pub inst: ValueId,
     pub bounds: Vec<(i64, i64)>,
-    /// The current one, how far the next one is, and where they end.
+    /// The current iteration, the distance to the next one, and the end.
     pub at: u64,
     pub stride: u64,
     pub count: u64,
     /// The iteration of each number.
     pub order: Option<Rc<[u64]>>,
-    /// Of a loop with groups: each run of the body or of a group's body, by its first iteration.
+    /// For a loop with groups, each run of the body or of a group's body, by its first iteration.
     pub pieces: Option<Rc<[(u64, BlockId)]>>,
-    /// Of a parallel loop: the locals that each iteration starts with as zero.
+    /// For a parallel loop, the locals that are zero at the start of each iteration.
     pub fresh: Option<Rc<[LocalId]>>,
 }
 
@@ -86,8 +86,8 @@ pub(crate) fn iterations_of(bounds: &[(i64, i64)]) -> u64 {
     bounds.iter().map(|(a, b)| if a < b { b.wrapping_sub(*a) as u64 } else { 0 }).fold(1, u64::saturating_mul)
 }
 
-/// The runs of a loop's bodies: along the last axis, groups take as many neighbors as they can, the largest first.
-/// What is before the first aligned group runs in the loop's own body.
+/// The executions of a loop's bodies: along the last axis, groups take as many adjacent iterations as possible, the
+/// largest first. Iterations before the first aligned group run in the loop's own body.
 pub(crate) fn pieces_of(bounds: &[(i64, i64)], l: &ForLoop) -> Rc<[(u64, BlockId)]> {
     let row = bounds.last().map_or(0, |b| iterations_of(std::slice::from_ref(b)));
     let start = bounds.last().map_or(0, |b| b.0);

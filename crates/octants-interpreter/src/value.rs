@@ -12,12 +12,12 @@ pub(crate) enum Value {
     One(u64),
     Many(Rc<[u64]>),
     Address(Address),
-    /// What an instruction read from memory of a block or thread that was never written. It may be selected or frozen.
+    /// The result of reading uninitialized memory of a block or thread. It may be selected or frozen.
     Undefined(ValueId),
 }
 
 impl Value {
-    /// Of a value's leaves.
+    /// A value with these leaves.
     pub fn of(leaves: Vec<u64>) -> Value {
         match leaves[..] {
             [] => Value::Unit,
@@ -49,13 +49,13 @@ pub(crate) enum Region {
     Private(u32),
 }
 
-/// What an address points into.
+/// The memory that an address points into.
 #[derive(Debug, Clone)]
 pub(crate) enum Base {
     /// A local of an activation, counted from the outermost one.
     Local(usize, LocalId),
     Frame(FrameSlot),
-    /// An element, its components one after the other.
+    /// An element with contiguous components.
     Element(Region, u64),
     /// An element, each component where its layout has it.
     Components(Rc<[(Region, u64)]>),

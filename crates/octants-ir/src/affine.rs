@@ -53,7 +53,7 @@ impl Affine {
         (*factor == 1 && self.constant == 0 && terms.next().is_none()).then_some(*term)
     }
 
-    /// The sum; `None` where a number does not fit.
+    /// The sum; `None` on overflow.
     pub fn plus(&self, other: &Affine) -> Option<Affine> {
         let mut sum = self.clone();
         sum.constant = sum.constant.checked_add(other.constant)?;
@@ -65,7 +65,7 @@ impl Affine {
         Some(sum)
     }
 
-    /// As many times that; `None` where a number does not fit.
+    /// The product with a factor; `None` on overflow.
     pub fn times(&self, factor: i64) -> Option<Affine> {
         if factor == 0 {
             return Some(Affine::default());
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_no_sum() {
+    fn nonlinear_and_overflowing_expressions_are_not_affine() {
         let large = Affine::from(i64::MAX);
         assert_eq!(large.plus(&Affine::from(1)), None);
         assert_eq!(large.times(2), None);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn text_has_signs_and_factors_where_they_are_needed() {
+    fn text_has_signs_and_factors_when_needed() {
         let i = Term::Index(ValueId(0), 0);
         let sum = Affine { constant: -4, terms: BTreeMap::from([(i, -2), (N, 1)]) };
         assert_eq!(text(&sum), "-2 * i + n - 4");

@@ -15,7 +15,7 @@ use crate::types::{Scalar, Type};
 /// An operation with its result type and the source it came from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Inst {
-    /// What it does.
+    /// The operation.
     pub op: Op,
     /// Type of the value it yields; `Unit` when it yields none.
     pub ty: Type,
@@ -37,7 +37,7 @@ impl Hash for Inst {
 pub struct Local {
     /// The user's name, or a compiler's one.
     pub name: String,
-    /// What it holds.
+    /// Its type.
     pub ty: Type,
 }
 

@@ -18,9 +18,9 @@ pub struct CodegenOptions {
     pub vector_math: bool,
     /// Preferred vector width in bits; by default, the machine's maximum.
     pub vector_bits: Option<u32>,
-    /// What code for devices takes from outside.
+    /// The vendor's math library for device code.
     pub device_library: DeviceLibrary,
-    /// Most threads that work on one program, at least one. The code is the same with any number.
+    /// Maximum number of threads that work on one program, at least one. The code is the same with any number.
     pub threads: usize,
 }
 
@@ -38,7 +38,7 @@ impl Default for CodegenOptions {
     }
 }
 
-/// What code for devices finds outside.
+/// A vendor's math library for device code.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeviceLibrary {
     /// The vendor's library of math functions, in the form that the code generator links.

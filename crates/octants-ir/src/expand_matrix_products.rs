@@ -10,7 +10,7 @@ use crate::op::{CodeSizeHint, ForLoop, LoopHints, Op, Range, ValueId};
 use crate::operation_table::{BinaryOp, GridValue, SubgroupOp};
 use crate::types::{Scalar, Type};
 
-/// How the elements of a kind of product are laid out, and who forms it.
+/// The layout of the elements of a kind of product, and its implementation.
 #[derive(Debug, Clone, Copy)]
 pub enum Form {
     /// In the plain layout, by plain code.
@@ -75,7 +75,7 @@ fn index_in(b: &mut Builder, layout: FragmentLayout, element: FragmentElement) -
             bit += 1;
             continue;
         }
-        // Bits next to one another whose parts double move as one.
+        // Adjacent bits whose contributions double move as one.
         let run = bits[bit..].iter().enumerate().take_while(|(i, part)| **part == first << i).count();
         let moved = shift(b, lane, bit as i64, i64::from(first.trailing_zeros()));
         let mask = b.int(((1i64 << run) - 1) * i64::from(first), Scalar::I32);
@@ -84,7 +84,7 @@ fn index_in(b: &mut Builder, layout: FragmentLayout, element: FragmentElement) -
         bit += run;
     }
     let fixed = b.int(fixed.into(), Scalar::I32);
-    // The bits of the component are others than those of the thread.
+    // The bits of the component differ from those of the thread.
     match sum {
         Some(sum) => b.binary(BinaryOp::Add, sum, fixed),
         None => fixed,

@@ -1,4 +1,4 @@
-//! Walks a body and inserts instructions beside the existing ones; also code fragments that passes insert.
+//! Walks a body and inserts instructions next to existing ones; also code fragments that passes insert.
 
 use crate::body::{Body, Builder};
 use crate::kernel::Kernel;
@@ -27,7 +27,7 @@ pub fn bodies(kernel: &mut Kernel) -> impl Iterator<Item = &mut Body> {
     kernel.functions.iter_mut().map(|f| &mut f.body).chain([&mut kernel.body])
 }
 
-/// `a` and `b`, or the one there is.
+/// `a` and `b`, or the one that exists.
 pub fn and(b: &mut Builder, a: Option<ValueId>, c: ValueId) -> ValueId {
     match a {
         Some(a) => b.binary(BinaryOp::And, a, c),
@@ -60,7 +60,7 @@ pub fn push_if(b: &mut Builder, condition: ValueId, f: impl FnOnce(&mut Builder)
     b.set_cursor(back);
 }
 
-/// A component of a scalar or tensor is not zero. Bits are compared, for compilers may take it that no float is NaN.
+/// A component of a scalar or tensor is not zero. Bits are compared, because compilers may assume that no float is NaN.
 pub fn any_bits(b: &mut Builder, value: ValueId) -> ValueId {
     let ty = b.ty(value).clone();
     let s = ty.scalar().expect("compiler bug: bits of a type without scalars");

@@ -7,7 +7,8 @@ use crate::operation_facts::{CostClass, Definedness, Derivative};
 /// The side effect of an operation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Effect<'a> {
-    /// None, and it reads no mutable memory: safe to drop, to repeat, and to move wherever its operands are defined.
+    /// None, and it reads no mutable memory: safe to drop, to repeat, and to move to any point where its operands are
+    /// defined.
     Pure,
     /// Yields the index of a loop, or of a thread in the grid: safe to drop, to repeat and to move within that loop, or
     /// within a parallel loop.
@@ -18,7 +19,7 @@ pub enum Effect<'a> {
     ReadVolatile(ValueId),
     /// Writes memory at the address.
     Write(ValueId),
-    /// Reads and writes memory at the address, atomically where threads share it.
+    /// Reads and writes memory at the address, atomically if threads share it.
     Update(ValueId),
     /// Folds a value into a reduction of the enclosing loop.
     Reduce,
@@ -30,7 +31,7 @@ pub enum Effect<'a> {
     /// value.
     Exchange,
     /// Orders accesses to memory that threads share, and may wait for other threads. Memory that another thread may
-    /// write has to be read again after it.
+    /// write must be read again after it.
     Synchronize,
     /// Executes one of two blocks.
     Branch(BlockId, BlockId),
@@ -62,7 +63,7 @@ operations! {
     Op::Param(_)        => "param",         Effect::Pure,               Total,   Argument,  STRUCTURE;
     Op::Select(..)      => "select",        Effect::Pure,               Total,   Simple,    RULE;
     Op::Cast(_)         => "cast",          Effect::Pure,               Total,   Simple,    RULE;
-    // Bits are no number.
+    // Bits have no derivative.
     Op::Bitcast(_)      => "bitcast",       Effect::Pure,               Total,   Simple,    ZERO;
     Op::MakeTensor(_)   => "make_tensor",   Effect::Pure,               Total,   Free,      RULE;
     Op::Splat(_)        => "splat",         Effect::Pure,               Total,   Free,      RULE;
@@ -78,7 +79,7 @@ operations! {
     // It differs among the threads that run a parallel loop.
     Op::Grid(_)         => "grid",          Effect::Index,              Total,   Simple,    ZERO;
     Op::FragmentIndex(_) => "fragment_index", Effect::Index,            Total,   Simple,    ZERO;
-    // What is drawn depends on no operand.
+    // The result depends on no operand.
     Op::Random          => "random",        Effect::Draw,               Total,   Draw,      ZERO;
     Op::RandomAt(..)    => "random_at",     Effect::Pure,               Total,   Draw,      ZERO;
     Op::Clock           => "clock",         Effect::ReadClock,          Total,   Simple,    ZERO;

@@ -10,12 +10,12 @@ use crate::op::{BufferId, FrameSlot, LoopConfig};
 use crate::task_graph::TaskGraph;
 use crate::types::{Scalar, Type};
 
-/// Where a scalar component of a field is in memory. Its indices count from the field's `offset`.
+/// The location of a scalar component of a field in memory. Its indices count from the field's `offset`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ComponentLayout {
     /// Which of the kernel's roots.
     pub root: u32,
-    /// Where in the root.
+    /// The location in the root.
     pub place: Placement,
 }
 
@@ -26,7 +26,7 @@ pub enum Layout {
     Contiguous,
     /// Own pointer; shape and byte strides of the axes known at launch; components of an element contiguous.
     Strided,
-    /// The scalars of a contiguous array, one after the other. Only in the scheduled dialect.
+    /// The scalars of a contiguous array as a flat buffer. Only in the scheduled dialect.
     Flat(BufferId),
     /// A field: part of a root; shape known at compile time.
     Dense {
@@ -86,7 +86,7 @@ pub struct Buffer {
     pub elem: Type,
     /// Number of axes.
     pub ndim: u32,
-    /// Where elements are.
+    /// The location of elements.
     pub layout: Layout,
     /// Whose memory it is.
     pub space: MemorySpace,
@@ -123,7 +123,7 @@ pub struct Param {
 pub struct Function {
     /// Name for messages and symbols.
     pub name: String,
-    /// Parameter types; `Ref` for what is passed by reference.
+    /// Parameter types; `Ref` for parameters passed by reference.
     pub params: Vec<Type>,
     /// `Unit` when it returns nothing.
     pub ret: Type,
@@ -256,7 +256,7 @@ pub struct AccessSet {
     pub frame_writes: BTreeSet<FrameSlot>,
 }
 
-/// Where each launch argument is in the block of 8-byte slots that a launch passes by value.
+/// The position of each launch argument in the block of 8-byte slots that a launch passes by value.
 ///
 /// Order: roots (one pointer each), then buffers that are not fields (pointer, then one i64 extent per axis, then for
 /// `Strided` one i64 byte stride per axis), then parameters (one slot per scalar leaf, value in the low bytes).

@@ -33,7 +33,7 @@ impl Program {
     }
 }
 
-/// Where the number of a task's iterations comes from.
+/// The source of a task's iteration count.
 pub fn launch_count(task: &Task) -> LaunchCount {
     let body = &task.body;
     if task.kind == TaskKind::Serial {

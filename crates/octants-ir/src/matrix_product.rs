@@ -1,16 +1,16 @@
-//! Products of matrices that the threads of a subgroup form together, from fragments in their registers.
+//! Matrix products that the threads of a subgroup compute together, from fragments in their registers.
 //!
-//! A **fragment** is a matrix of 16 x 16 elements whose components are spread over the threads of a subgroup: of `s`
-//! threads each has a vector of `256 / s`. Where an element is depends on the kind of product, on the role of the
-//! matrix in it, and on the target. Code asks for it: `fragment_index kind role component axis` is the row or column of
-//! a component of this thread. Every element is in one place. Operations component by component keep the layout.
+//! A **fragment** is a 16 x 16 matrix whose elements are distributed over the threads of a subgroup: each of `s`
+//! threads has a vector of `256 / s` components. The layout depends on the kind of product, on the role of the matrix
+//! in it, and on the target. Code queries it: `fragment_index kind role component axis` is the row or column of a
+//! component of this thread. Every element is in exactly one component. Component-wise operations keep the layout.
 //!
 //! `product_*(a, b, c)` is `a @ b + c`. Products are exact or rounded to the type of the sums, whose order is
 //! unspecified. `ProductTf32` may round the components of `a` and `b` to 10 bits of mantissa.
 //!
-//! A target has layouts for the kinds that it has instructions for ([`ProductShape`]). The others, and the target's own
-//! threads that run in loops, have the plain layout: element `e` of the matrix, row by row, is component `e / s` of
-//! thread `e % s`.
+//! A target has layouts for the kinds that it has instructions for ([`ProductShape`]). Other kinds, and machines that
+//! run threads in loops, use the plain layout: element `e` of the matrix, row by row, is component `e / s` of thread `e
+//! % s`.
 
 use crate::operation_table::SubgroupOp;
 use crate::types::{Scalar, Type};
@@ -27,7 +27,7 @@ named_operations! {
     ProductKind {
         /// f16, summed up in f32.
         F16 = "f16"
-        /// f32, rounded to tf32 where the target has it, summed up in f32.
+        /// f32, rounded to tf32 if the target supports it, accumulated in f32.
         Tf32 = "tf32"
         /// f32.
         F32 = "f32"
@@ -142,8 +142,8 @@ impl ProductShape {
     }
 }
 
-/// Where the elements of a fragment are: an element's row and column are sums over the bits that are set in the number
-/// of its component and of its thread.
+/// The layout of a fragment: an element's row and column are sums over the set bits in the numbers of its component and
+/// its thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FragmentLayout {
     /// (row, column) of each bit of the component's number, the lowest bit first.

@@ -143,7 +143,7 @@ pub struct IterationGroup {
     pub placement: GroupPlacement,
 }
 
-/// Where the groups of a loop begin, and which threads run them.
+/// The alignment of a loop's groups, and the threads that run them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum GroupPlacement {
     /// At the first iteration that is left.
@@ -200,16 +200,16 @@ pub struct LoopHints {
     pub independent: bool,
     /// It is not vectorized.
     pub no_vectors: bool,
-    /// The threads of a subgroup run it in step. Passes leave it and the loops in it as they are.
+    /// The threads of a subgroup run it in lockstep. Passes leave it and the loops in it as they are.
     pub converged: bool,
 }
 
 /// Unroll factors of a loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Unroll {
-    /// Of the loop.
+    /// The factor of the loop.
     pub factor: u32,
-    /// Of the remainder loop.
+    /// The factor of the remainder loop.
     pub remainder_factor: Option<u32>,
 }
 
@@ -259,7 +259,7 @@ impl CodeSizeHint {
 pub enum ThreadScope {
     /// The subgroup: the threads that run in step.
     Subgroup,
-    /// The block: the threads that share memory of their own.
+    /// The block: the threads with common shared memory.
     Block,
     /// All threads of the device.
     Device,
@@ -328,7 +328,7 @@ pub enum Op {
     Freeze(ValueId),
     /// Fold of a tensor's components.
     Fold(ReduceOp, ValueId),
-    /// Extent of a buffer's axis; i32, or i64 where the axis may be longer than i32 counts.
+    /// Extent of a buffer's axis; i32, or i64 if the axis may exceed i32.
     Shape(BufferId, u32),
     /// This thread's position in the grid of threads, or an extent of the grid: i32.
     Grid(GridValue),
@@ -352,7 +352,7 @@ pub enum Op {
     ElementAddr(ValueId, Vec<ValueId>),
     /// Member of the struct at an address.
     MemberAddr(ValueId, u32),
-    /// The address as a number, u64: where the device has the value, or its first component, during this launch.
+    /// The address as a u64: the device address of the value, or of its first component, during this launch.
     AddressBits(ValueId),
 
     // Memory.
@@ -401,11 +401,10 @@ pub enum Op {
     Loop(BlockId),
     /// Index of an axis of an enclosing `For`.
     LoopIndex(ValueId, u32),
-    /// Of i64: a number in place of `number`, such that threads that run in step get numbers of like
-    /// weights. Threads next to one another come with numbers next to one another, and those with numbers below the end
-    /// exchange them: each gets one of another, or its own. All threads of a block that have such a number run this.
-    /// The threads that come to have the lightest when `heaviest_first` is not set are those that come to have the
-    /// heaviest when it is.
+    /// Exchanges i64 numbers between threads, such that threads of a subgroup get numbers of similar weights. Adjacent
+    /// threads pass adjacent numbers. Threads with numbers below the end exchange them: each gets the number of another
+    /// thread, or its own. All threads of a block with such a number execute this. With `heaviest_first`, the threads
+    /// that would get the lightest numbers get the heaviest ones.
     Balance {
         number: ValueId,
         weight: ValueId,
@@ -529,7 +528,7 @@ impl Op {
     }
 }
 
-/// The unit of a fold: what an accumulator starts from. `None` for `Exchange`.
+/// The identity of a fold: the initial value of an accumulator. `None` for `Exchange`.
 pub fn fold_identity(op: AtomicOp, s: Scalar) -> Option<Const> {
     let float = s.is_float();
     let min_int = || match s {

@@ -5,7 +5,7 @@
 
 use crate::types::Scalar;
 
-/// The scalars that an operation takes, alone or as components of a tensor.
+/// The scalars that an operation takes, as such or as components of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Domain {
     /// Every scalar.
@@ -73,14 +73,14 @@ pub enum Derivative {
     Rule,
     /// The derivative of its result is zero: constants, integers, steps.
     Zero,
-    /// Addresses, memory, control, calls and effects: what becomes of them depends on the mode of differentiation.
+    /// Addresses, memory, control flow, calls and effects: their derivative depends on the mode of differentiation.
     Structure,
 }
 
 /// The order of magnitude of an operation's cost. A target's `CostTable` has the numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CostClass {
-    /// No instruction on any target: constants, and names for what is in registers.
+    /// No instruction on any target: constants, and renamings of registers.
     Free,
     /// Reads an argument of the launch.
     Argument,

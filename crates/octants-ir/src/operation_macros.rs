@@ -152,7 +152,8 @@ macro_rules! atomic_operations {
         }
 
         impl AtomicOp {
-            /// What makes the new value of the old one and the operand; `None` where the operand is the new value.
+            /// The operation that computes the new value from the old one and the operand; `None` if the operand is the
+            /// new value.
             pub fn binary(self) -> Option<BinaryOp> {
                 match self {
                     $(AtomicOp::$variant => $binary),+
@@ -186,7 +187,8 @@ macro_rules! fold_operations {
         }
 
         impl ReduceOp {
-            /// What joins two components. The fold takes the same scalars and has the same kind of derivative.
+            /// The operation that combines two components. The fold takes the same scalars and has the same kind of
+            /// derivative.
             pub fn binary(self) -> BinaryOp {
                 match self {
                     $(ReduceOp::$variant => BinaryOp::$binary),+

@@ -72,7 +72,7 @@ binary_operations! {
     Shl         "shl"        Shift    Operand  Total    Simple        Zero        "<<"       ["bit_shl"];
     /// Arithmetic for signed, logical for unsigned operands.
     Shr         "shr"        Shift    Operand  Total    Simple        Zero        ">>"       ["bit_sar"];
-    /// Logical whatever the sign.
+    /// Logical, also for signed types.
     UShr        "ushr"       Shift    Operand  Total    Simple        Zero        "shr"      ["bit_shr"];
     Eq          "eq"         Number   U1       Total    Simple        Zero        "=="       ["cmp_eq"];
     Ne          "ne"         Number   U1       Total    Simple        Zero        "!="       ["cmp_ne"];
@@ -157,7 +157,7 @@ subgroup_operations! {
     IsWhole         "is_whole"      0         Vote;
     /// a, b, c, fragments of f16, f16 and f32: `a @ b + c`.
     ProductF16      "product_f16"   3         Product;
-    /// The same of f32 rounded to tf32, or not rounded where the target has none.
+    /// The same for f32 rounded to tf32, or not rounded if the target does not support it.
     ProductTf32     "product_tf32"  3         Product;
     /// The same of f32.
     ProductF32      "product_f32"   3         Product;

@@ -109,7 +109,7 @@ fn next_value(p: &mut Parser) -> Parsed<ValueId> {
     p.value()
 }
 
-/// The same where it is a number of the text.
+/// The same if it is a number in the text.
 fn next_int(p: &mut Parser) -> Parsed<u32> {
     p.sign(",")?;
     p.int()
@@ -120,7 +120,7 @@ fn values(p: &mut Parser, open: &str, close: &str) -> Parsed<Vec<ValueId>> {
     p.list(close, Parser::value)
 }
 
-/// A word that names something; `what` says what in the error.
+/// A word that names something; `what` describes it in the error.
 fn named<T>(p: &mut Parser, from_name: impl Fn(&str) -> Option<T>, what: &str) -> Parsed<T> {
     let word = p.any_word()?;
     match from_name(&word) {

@@ -13,7 +13,7 @@ use crate::types::StructType;
 pub struct ParseError {
     /// 1-based.
     pub line: usize,
-    /// What is wrong.
+    /// The error message.
     pub message: String,
 }
 
@@ -27,7 +27,7 @@ impl std::error::Error for ParseError {}
 
 pub(crate) type Parsed<T> = Result<T, ParseError>;
 
-/// A position in the text, and what was declared before it.
+/// A position in the text, and the declarations before it.
 pub(crate) struct Parser {
     pub(crate) tokens: Vec<(Token, usize)>,
     pub(crate) at: usize,

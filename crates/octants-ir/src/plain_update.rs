@@ -6,7 +6,7 @@ use crate::operation_table::{BinaryOp, binary_type};
 use crate::types::Type;
 
 /// Appends the non-atomic equivalent of the atomic update `like`, of the memory at `address` with operand `x`, to
-/// `out`: the result of an operation is stored, or else the operand. `old` is what is there, if that was loaded
+/// `out`: stores the result of the operation, or else the operand. `old` is the current value, if it was loaded
 /// already.
 pub fn push_plain_update(
     body: &mut Body,
@@ -30,8 +30,8 @@ pub fn push_plain_update(
     push(body, Op::Store(address, value), &Type::Unit);
 }
 
-/// Appends code that does what a compare-and-swap of the type `like` does, of the memory at `address` that holds `old`,
-/// to `out`. Floats are compared by their bits.
+/// Appends the non-atomic equivalent of a compare-and-swap of the type `like`, of the memory at `address` with the
+/// value `old`, to `out`. Floats are compared by their bits.
 pub fn push_plain_swap(
     body: &mut Body,
     out: &mut Vec<ValueId>,

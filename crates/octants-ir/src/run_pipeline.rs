@@ -4,8 +4,8 @@ use crate::kernel::Kernel;
 use crate::schedule::Scheduled;
 use crate::verify::{assert_kernel, assert_scheduled};
 
-/// A row of a table of passes over IR of the type `I`. `S` is what its passes share beside it: options, and what they
-/// find.
+/// A row of a table of passes over IR of the type `I`. `S` is the state that the passes share: options, and their
+/// findings.
 pub struct Pass<I, S> {
     /// The name of the pass's function.
     pub name: &'static str,
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn no_pass_runs_behind_one_that_failed() {
+    fn no_pass_runs_after_a_failed_one() {
         assert_eq!(passes_until("none"), ["first", "second", "third"]);
         assert_eq!(passes_until("second"), ["first"]);
     }

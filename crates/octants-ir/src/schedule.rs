@@ -143,7 +143,7 @@ pub struct FunctionSchedule {
 /// How a task runs.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TaskSchedule {
-    /// Of the program's body.
+    /// The schedule of the program's body.
     pub body: BodySchedule,
     /// The code that runs, the main variant first.
     pub variants: Vec<Variant>,
@@ -172,7 +172,7 @@ impl TaskSchedule {
         self.variants.iter().find(|v| v.role == role)
     }
 
-    /// Most iterations of the parallel loop that a thread interleaves in launches on many threads.
+    /// Maximum number of iterations of the parallel loop that a thread interleaves in launches on many threads.
     pub fn interleave_factor(&self) -> u32 {
         let variants = self.variants.iter().filter(|v| matches!(v.role, Role::Main | Role::Private));
         let factors = variants.flat_map(|v| v.groups()).map(|group| group.factor);
@@ -264,14 +264,14 @@ impl Variant {
     }
 }
 
-/// Who runs the code of a parallel task.
+/// The threads that run the code of a parallel task.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LaunchShape {
     /// Each call runs a range of the iterations.
     #[default]
     Range,
-    /// Each thread of a grid runs the whole body ([`TaskKind::Grid`]). The driver chooses the size of blocks where none
-    /// is given.
+    /// Each thread of a grid runs the whole body ([`TaskKind::Grid`]). The driver chooses the block size if none is
+    /// given.
     Grid { block_size: Option<u32> },
 }
 
@@ -385,9 +385,9 @@ pub struct Region {
     pub scalar: Scalar,
     /// The buffers inside it.
     pub buffers: Vec<usize>,
-    /// Of each of them the private buffer that a thread's copy is, where threads have copies.
+    /// The private buffer with a thread's copy of each of them, if threads have copies.
     pub copies: Vec<usize>,
-    /// The buffer of the copies of all threads, where threads have copies.
+    /// The buffer with the copies of all threads, if threads have copies.
     pub all_copies: Option<usize>,
 }
 

@@ -31,7 +31,7 @@ pub struct TargetInfo {
     pub waits_for_loads: bool,
     /// 64-bit integer arithmetic costs more than 32-bit arithmetic.
     pub counts_in_32_bits: bool,
-    /// Loads of memory that is constant during a task have an instruction of their own.
+    /// Whether there is an instruction for loads of memory that is constant during a task.
     pub has_constant_loads: bool,
     /// The shapes of native subgroup matrix-product instructions.
     pub products: &'static [ProductShape],

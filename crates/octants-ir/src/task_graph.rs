@@ -30,7 +30,7 @@ impl TaskId {
     }
 }
 
-/// An integer in memory that decides what runs.
+/// An integer in memory that controls execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Condition {
     /// The element of a buffer without axes.
@@ -55,7 +55,7 @@ pub enum LaunchCount {
 pub enum TaskGraph {
     /// Parts in order.
     Sequence(Vec<TaskGraph>),
-    /// Groups that do not wait for one another.
+    /// Concurrent groups.
     Parallel(Vec<TaskGraph>),
     /// A body that is repeated.
     While {
@@ -86,7 +86,7 @@ pub enum TaskGraph {
         label: i64,
         /// The launch may end after the body when it holds.
         yields_on: Condition,
-        /// What runs again when a launch resumes here.
+        /// The part that runs again when a launch resumes here.
         body: Box<TaskGraph>,
     },
 }
@@ -114,7 +114,7 @@ impl TaskGraph {
         self.parts().into_iter().for_each(|part| part.visit(f));
     }
 
-    /// Counts the launches of a task again, in this part and in all within it.
+    /// Sets the count of all launches of a task, in this part and its children.
     pub fn set_count(&mut self, of: TaskId, to: LaunchCount) {
         match self {
             TaskGraph::Sequence(parts) | TaskGraph::Parallel(parts) => {

@@ -207,7 +207,7 @@ fn verify_functions(buffers: &[Buffer], functions: &[Function], is_scheduled: bo
     }
 }
 
-/// Control does not come out at the end of a block.
+/// Control never reaches the end of a block.
 fn returns(body: &Body, b: BlockId) -> bool {
     match body.block(b).last().map(|v| &body.inst(*v).op) {
         Some(Op::Return(_)) => true,

@@ -64,7 +64,7 @@ impl Check<'_> {
                     break (self.access.reads.contains(b), self.access.writes.contains(b));
                 }
                 Op::FrameAddr(s) => break (self.access.frame_reads.contains(s), self.access.frame_writes.contains(s)),
-                // Memory of one thread or block, what a caller has passed, or no address.
+                // Memory of one thread or block, memory passed by a caller, or not an address.
                 _ => return,
             }
         };

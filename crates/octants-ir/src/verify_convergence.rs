@@ -1,13 +1,13 @@
 //! The convergence rule, 16 of [`crate::verify::Rule`]: operations that the threads of a block or subgroup execute
 //! together must be reached by all of them, or by none.
 //!
-//! Divergence is a taint analysis on values. Its sources are thread positions, indices of parallel loops, old values
-//! of atomics, random numbers, and loads from divergent addresses. Locals are tainted by stored values, and by the
-//! control flow of the store. Control diverges at divergent conditions and loop bounds, and after exits that only some
-//! threads take. The following count as uniform: parameters of functions, memory at the same address, and, within a
-//! subgroup, comparisons of thread numbers, which may cut between subgroups. Code of a task or kernel outside of
-//! parallel loops runs on one thread, so its operations converge. A condition made of `is_whole` or `all_here` ensures
-//! that threads are together: inside it, control is uniform for the subgroup, wherever it is.
+//! Divergence is a taint analysis on values. Its sources are thread positions, indices of parallel loops, old values of
+//! atomics, random numbers, and loads from divergent addresses. Locals are tainted by stored values, and by the control
+//! flow of the store. Control diverges at divergent conditions and loop bounds, and after exits that only some threads
+//! take. The following count as uniform: parameters of functions, memory at the same address, and, within a subgroup,
+//! comparisons of thread numbers, which may cut between subgroups. Code of a task or kernel outside of parallel loops
+//! runs on one thread, so its operations converge. A condition that consists of `is_whole` or `all_here` ensures
+//! convergence: inside it, control is uniform for the subgroup, even under divergent control flow.
 //!
 //! Assumes that the rules about form hold.
 
@@ -23,7 +23,7 @@ enum Level {
     /// None of a block.
     #[default]
     Uniform,
-    /// Those of different subgroups; nothing is known of those of one.
+    /// Threads of different subgroups may diverge; threads of one may too.
     Subgroups,
     /// All threads, by their order: a cut may fall between two subgroups.
     Threads,
@@ -38,12 +38,12 @@ use Level::{Lanes, Subgroups, Threads, Uniform};
 pub(crate) enum RunBy {
     /// One, outside of parallel loops: a kernel or a task.
     OneThread,
-    /// Those that call it, or those of a grid: a function, a task of a grid.
+    /// Its callers' threads, or those of a grid: a function, or a task of a grid.
     Threads,
 }
 
 impl RunBy {
-    /// Of a task's body.
+    /// What runs a task's body.
     pub fn of(kind: &TaskKind) -> RunBy {
         match kind {
             TaskKind::Serial | TaskKind::Parallel(_) => RunBy::OneThread,
@@ -52,16 +52,16 @@ impl RunBy {
     }
 }
 
-/// What callers must know of a function.
+/// The properties of a function that its callers need.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Summary {
-    /// It has operations of a block, or of a subgroup, or calls what has.
+    /// It contains operations of a block, or of a subgroup, or calls a function that does.
     block: bool,
     subgroup: bool,
     result: Level,
 }
 
-/// What must hold of the convergence of bodies that may call some functions.
+/// The convergence check of bodies that may call some functions.
 pub(crate) struct Convergence {
     summaries: Vec<Summary>,
 }
@@ -103,7 +103,7 @@ impl Convergence {
         found
     }
 
-    /// Calls `report` on each instruction that some of its threads do not come to.
+    /// Calls `report` on each instruction that some of its threads do not reach.
     pub fn check(&self, body: &Body, run_by: RunBy, mut report: impl FnMut(ValueId)) {
         let operations = self.operations(body);
         if operations.block || operations.subgroup {
@@ -137,7 +137,7 @@ impl Convergence {
     }
 }
 
-/// For which threads an operation is that all of them execute together.
+/// The threads that must all execute an operation together.
 fn scope_of(op: &Op) -> Option<ThreadScope> {
     match op {
         Op::Barrier(scope) => Some(*scope),
@@ -149,7 +149,7 @@ fn scope_of(op: &Op) -> Option<ThreadScope> {
     }
 }
 
-/// How control diverges where a block is left early.
+/// How control diverges at early exits from a block.
 #[derive(Debug, Clone, Copy, Default)]
 struct Exits {
     /// By `continue`.
@@ -184,9 +184,9 @@ struct Divergence<'a> {
     /// See [`Divergence::guards`].
     guard_values: Vec<bool>,
     guard_locals: Vec<bool>,
-    /// What is looked at is under such a condition.
+    /// The visited code is under such a condition.
     is_guarded: bool,
-    /// More than one thread runs what is looked at.
+    /// More than one thread runs the visited code.
     of_threads: bool,
     report: Option<&'a mut dyn FnMut(ValueId)>,
 }
@@ -206,14 +206,14 @@ impl Divergence<'_> {
         self.changed |= new != std::mem::replace(&mut self.locals[l.index()], new);
     }
 
-    /// Walks through a block to which control comes with some divergence.
+    /// Walks through a block that control enters with some divergence.
     fn block(&mut self, b: BlockId, control: Level) -> Exits {
         let body = self.body;
         let mut here = control;
         let mut exits = Exits::default();
         for &v in body.block(b) {
             let left = self.inst(v, here);
-            // Some threads do not come to what follows.
+            // Some threads do not reach the following code.
             here = here.max(left.any());
             exits.join(left);
         }
@@ -237,7 +237,7 @@ impl Divergence<'_> {
             }
             Op::For(l) => {
                 let bounds = l.dims.iter().flat_map(|d| [self.of(d.begin), self.of(d.end)]).max().unwrap_or_default();
-                // The threads of a subgroup run a converged loop in step, whatever its bounds are made of.
+                // The threads of a subgroup run a converged loop in lockstep, regardless of its bounds.
                 let bounds = if l.hints.converged { bounds.min(Subgroups) } else { bounds };
                 let inside = if l.parallel.is_some() { here } else { here.max(bounds) };
                 let around = self.of_threads;
@@ -283,7 +283,7 @@ impl Divergence<'_> {
         left.end
     }
 
-    /// A truth value that tells whether threads of a subgroup are together, among others.
+    /// Whether a condition implies, possibly among others, that the threads of a subgroup are converged.
     fn guards(&self, op: &Op) -> bool {
         match op {
             Op::Subgroup(SubgroupOp::IsWhole | SubgroupOp::AllHere, _) => true,
@@ -326,7 +326,7 @@ impl Divergence<'_> {
                 Op::For(l) => self.of(l.dims[*axis as usize].begin),
                 _ => Uniform,
             },
-            // What the thread's number has dropped out of.
+            // A difference in which the thread's number cancels.
             Op::Binary(BinaryOp::Add | BinaryOp::Sub, a, b)
                 if operands == Threads && self.in_threads(op, *a, *b, 8) == Some(0) =>
             {
@@ -410,7 +410,7 @@ impl Divergence<'_> {
     }
 }
 
-/// A value of it may be the same for all threads of a subgroup when it is made of thread numbers.
+/// Whether the operation on thread numbers may yield a value that is uniform in a subgroup.
 fn cuts(op: BinaryOp) -> bool {
     use BinaryOp::*;
     matches!(op, Lt | Le | Gt | Ge | Div | FloorDiv | Shr | UShr | And)

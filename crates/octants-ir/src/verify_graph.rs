@@ -22,8 +22,8 @@ pub(crate) fn verify_graph(program: &Program, out: &mut Vec<Violation>) {
     }
 }
 
-/// Checks that what holds parallel loops in a sound kernel is the root, a loop that its last instruction leaves, or a
-/// branch that nothing leaves.
+/// Checks that parallel loops of a valid kernel are at the root, in a loop that only its last instruction leaves, or in
+/// a branch that nothing leaves.
 pub(crate) fn verify_rounds(body: &Body, place: &str, out: &mut Vec<Violation>) {
     let branches = task_branches(body);
     let is_sound = |b: &BlockId| if branches.contains(b) { !jumps(body, *b) } else { round_end(body, *b).is_some() };
@@ -45,7 +45,7 @@ impl GraphVerifier<'_> {
         self.out.push(Violation { rule, place: "graph".into(), detail });
     }
 
-    /// Checks a part; `may_stop` where a checkpoint may be.
+    /// Checks a part; `may_stop` if checkpoints are allowed.
     fn part(&mut self, part: &TaskGraph, may_stop: bool) {
         if let Some(condition) = part.condition() {
             self.condition(condition);

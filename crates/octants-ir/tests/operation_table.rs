@@ -23,7 +23,7 @@ fn the_parser_knows_every_operation() {
 }
 
 #[test]
-fn names_lead_back_to_their_operations() {
+fn names_map_back_to_their_operations() {
     assert!(UnaryOp::ALL.iter().all(|op| UnaryOp::from_name(op.name()) == Some(*op)));
     assert!(BinaryOp::ALL.iter().all(|op| BinaryOp::from_name(op.name()) == Some(*op)));
     assert!(AtomicOp::ALL.iter().all(|op| AtomicOp::from_name(op.name()) == Some(*op)));
@@ -34,7 +34,7 @@ fn names_lead_back_to_their_operations() {
 }
 
 #[test]
-fn an_update_and_what_it_computes_agree() {
+fn an_atomic_update_and_its_operation_agree() {
     for op in AtomicOp::ALL {
         match op.binary() {
             Some(binary) => {

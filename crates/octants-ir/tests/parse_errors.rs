@@ -35,7 +35,7 @@ fn errors_in_a_graph_name_what_is_wrong() {
 }
 
 #[test]
-fn without_a_graph_each_task_is_launched_once() {
+fn without_a_graph_each_task_runs_once() {
     let text = "program k -> unit {\n  task a serial {\n  }\n  task b serial {\n  }\n}";
     let program: Program = text.parse().expect("a program");
     assert_eq!(program.graph, TaskGraph::in_order(&program.tasks));
@@ -43,7 +43,7 @@ fn without_a_graph_each_task_is_launched_once() {
 }
 
 #[test]
-fn a_body_alone_reads_back() {
+fn a_body_without_a_kernel_parses() {
     let text = "local $0 x: f32\n%0: ref f32 = local_addr $0\n%1: f32 = load %0 ; a comment\nprint(%1)\n";
     let body: Body = text.parse().expect("a body");
     assert_eq!(body.to_string(), text.replace(" ; a comment", ""));

@@ -1,15 +1,15 @@
 //! [`SparseArea`]: the activation state of a sparse level, in memory after the data of the tree.
 //!
-//! An area is of words of four bytes, in this order:
+//! An area consists of 4-byte words, in this order:
 //!
-//! - the state: for each cell zero when it is inactive, or the length of each list;
-//! - the list of active cells that a loop over the level visits: room for all, or for none when their numbers take more
-//!   than 31 bits;
-//! - what listing in parallel needs: for each chunk of candidates how many cells it found, and where they begin in the
-//!   list; and how many there are in all.
+//! - the state: for each cell, zero if it is inactive; for a list, its length;
+//! - the list of active cells that a loop over the level visits: space for all cells, or for none if cell numbers
+//!   exceed 31 bits;
+//! - the state of parallel listing: for each chunk of candidates, the number of active cells and their start in the
+//!   list; then the total number.
 //!
-//! The candidates for a list are the cells of the next sparse level above, of which the active ones hold all active
-//! cells; without such a level, the words of state.
+//! The candidates for a list are the cells of the next sparse level above, because only its active cells contain active
+//! cells. Without such a level, they are the words of state.
 
 use crate::cells::{CellIndex, state_level};
 use crate::error::LayoutError;
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chunks_are_near_the_root_of_what_there_is() {
+    fn the_chunk_size_is_near_the_square_root_of_the_cell_count() {
         assert_eq!(chunks(0), (16, 0));
         assert_eq!(chunks(1), (16, 1));
         assert_eq!(chunks(16 * 16 - 1), (16, 16));
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_an_area_follow_one_another() {
+    fn the_words_of_an_area_are_contiguous() {
         let mut tree = LevelTree::new();
         let level = tree.add_level(LevelId::ROOT, LevelKind::Pointer, vec![(0, 6), (1, 10)]).unwrap();
         tree.add_place(level, 1).unwrap();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_state_within_a_cell_around() {
+    fn words_of_state_within_an_enclosing_cell() {
         let mut tree = LevelTree::new();
         let outer = tree.add_level(LevelId::ROOT, LevelKind::Pointer, vec![(0, 3), (1, 4)]).unwrap();
         let inner = tree.add_level(outer, LevelKind::Bitmasked, vec![(0, 2), (2, 5)]).unwrap();
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_of_more_cells_than_numbers_are_refused() {
+    fn levels_with_too_many_cells_are_refused() {
         let mut tree = LevelTree::new();
         let level = tree.add_level(LevelId::ROOT, LevelKind::Bitmasked, vec![(0, 1 << 40), (1, 1 << 40)]).unwrap();
         tree.add_place(level, 4).unwrap();

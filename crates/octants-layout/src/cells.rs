@@ -9,7 +9,7 @@ use crate::tree::LevelTree;
 pub struct CellIndex {
     /// They make the number of the cell's word of state, the first one outermost.
     pub digits: Vec<IndexDigit>,
-    /// Of a level of lists: the digit that counts the elements of a list.
+    /// For a level of lists, the digit that counts the elements of a list.
     pub list: Option<IndexDigit>,
     /// For each axis, the digit of the position within the cell.
     pub inner: Vec<IndexDigit>,
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_elements_of_lists_are_counted_by_a_digit_of_their_own() {
+    fn list_elements_have_their_own_digit() {
         let mut tree = LevelTree::new();
         let cells = tree.add_level(LevelId::ROOT, LevelKind::Dense, vec![(0, 3)]).unwrap();
         let list = tree.add_level(cells, LevelKind::Dynamic, vec![(0, 8)]).unwrap();

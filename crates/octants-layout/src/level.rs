@@ -52,7 +52,7 @@ impl LevelKind {
         LevelKind::Place,
     ];
 
-    /// The word for it, which is also that of the user's call.
+    /// Its name, which is also that of the method in the user's code.
     pub const fn name(self) -> &'static str {
         match self {
             LevelKind::Root => "root",

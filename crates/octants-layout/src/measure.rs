@@ -14,7 +14,7 @@ struct Measured {
     /// Its offset in a cell of the level above.
     offset: u64,
     cell_bytes: u64,
-    /// Of all its cells.
+    /// The bytes of all its cells.
     bytes: u64,
     alignment: u64,
     below: Vec<LevelId>,

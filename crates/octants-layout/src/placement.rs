@@ -39,7 +39,7 @@ impl Placement {
         Placement::in_order(base, extents, &order, element_bytes)
     }
 
-    /// As [`Placement::row_major`], with the axes in another order in memory: those of `order`, outermost first.
+    /// As [`Placement::row_major`], with the axes in the memory order `order`, outermost first.
     pub fn in_order(base: u64, extents: &[u64], order: &[usize], element_bytes: u64) -> Placement {
         let mut axes = vec![Vec::new(); extents.len()];
         let mut stride = element_bytes;
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_digits_of_an_axis_have_the_weights_of_those_further_in() {
+    fn the_weight_of_a_digit_is_the_product_of_the_inner_digits() {
         let digits = blocks().index_digits(1);
         assert_eq!(
             digits,
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_in_row_major_and_another_order() {
+    fn arrays_in_row_major_and_other_orders() {
         assert_eq!(Placement::row_major(8, &[3, 5], 4).axes, [[digit(3, 20)], [digit(5, 4)]]);
         assert_eq!(Placement::in_order(8, &[3, 5], &[1, 0], 4).axes, [[digit(3, 4)], [digit(5, 12)]]);
         assert_eq!(Placement::row_major(8, &[], 4), Placement { base: 8, axes: Vec::new() });

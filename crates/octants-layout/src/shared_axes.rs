@@ -20,9 +20,9 @@ impl SharedAxis {
     }
 }
 
-/// The fewest axes, in the order of the first array's memory, that all elements of some placements of one shape have in
-/// common; at least one axis. `components` is a further axis. `None` where an axis is divided into digits that do not
-/// fit one another.
+/// The smallest number of axes, in the memory order of the first array, that describe all elements of some placements
+/// of one shape; at least one axis. `components` is an additional axis. `None` if the digits of an axis are
+/// incompatible.
 pub fn shared_axes(placements: &[&Placement], components: Option<SharedAxis>) -> Option<Vec<SharedAxis>> {
     let mut axes = Vec::new();
     for axis in 0..placements.first()?.axes.len() {
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn axes_without_gaps_are_one() {
+    fn axes_without_gaps_are_merged() {
         let array = Placement::row_major(16, &[3, 1, 5], 4);
         assert_eq!(shared_axes(&[&array], None), Some(vec![axis(15, &[4])]));
         let pairs = Placement::row_major(0, &[3, 5], 8);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_lie_where_the_placements_say() {
+    fn elements_are_at_their_placements() {
         let pairs = [
             (
                 Placement::in_order(8, &[4, 6], &[1, 0], 4),

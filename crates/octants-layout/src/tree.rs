@@ -9,13 +9,13 @@ pub(crate) struct Level {
     pub kind: LevelKind,
     /// None for the root.
     pub parent: Option<LevelId>,
-    /// Axis and extent, outermost in memory first. One axis may stand there more than once.
+    /// Axis and extent, outermost in memory first. An axis may occur more than once.
     pub axes: Vec<(u8, u64)>,
     /// Size of the scalar of a place; zero for a bit field of another place.
     pub scalar_bytes: u64,
 }
 
-/// The levels below a root and the places in them. Each level comes after its parent.
+/// The levels below a root and the components in them. Each level comes after its parent.
 #[derive(Debug, Clone)]
 pub struct LevelTree {
     pub(crate) levels: Vec<Level>,
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn trees_that_cannot_be() {
+    fn invalid_trees_are_refused() {
         let mut tree = LevelTree::new();
         let place = tree.add_place(LevelId::ROOT, 4).unwrap();
         assert_eq!(tree.add_place(place, 4), Err(LayoutError::BelowPlace));

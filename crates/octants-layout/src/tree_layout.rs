@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_aligns_what_it_holds() {
+    fn a_cell_aligns_its_members() {
         let mut tree = LevelTree::new();
         let block = dense(&mut tree, LevelId::ROOT, &[(0, 5)]);
         let byte = tree.add_place(block, 1).unwrap();
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_of_one_axis_without_a_gap_are_one_digit() {
+    fn adjacent_levels_of_one_axis_are_one_digit() {
         let mut tree = LevelTree::new();
         let outer = dense(&mut tree, LevelId::ROOT, &[(0, 3)]);
         let inner = dense(&mut tree, outer, &[(0, 4)]);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_axes_is_that_of_memory() {
+    fn the_order_of_axes_is_the_memory_order() {
         let mut tree = LevelTree::new();
         let block = dense(&mut tree, LevelId::ROOT, &[(1, 5), (0, 3)]);
         let place = tree.add_place(block, 4).unwrap();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_kept_takes_no_room() {
+    fn unused_members_take_no_space() {
         let mut tree = LevelTree::new();
         let block = dense(&mut tree, LevelId::ROOT, &[(0, 4)]);
         let gone = tree.add_place(block, 8).unwrap();

@@ -194,7 +194,7 @@ fn case(seed: u64) -> Case {
 const SEEDS: u64 = 400;
 
 #[test]
-fn placements_are_where_the_elements_are() {
+fn placements_match_element_addresses() {
     for seed in 0..SEEDS {
         let Case { tree, layout, elements, sizes } = case(seed);
         let mut taken = BTreeSet::new();
@@ -241,7 +241,7 @@ fn digits_of_an_index_name_the_cell_that_holds_the_element() {
 }
 
 #[test]
-fn areas_lie_behind_the_data_and_one_another() {
+fn areas_follow_the_data_without_overlap() {
     for seed in 0..SEEDS {
         let Case { layout, tree, .. } = case(seed);
         let mut at = layout.data_bytes();
@@ -261,7 +261,7 @@ fn areas_lie_behind_the_data_and_one_another() {
 }
 
 #[test]
-fn views_reach_what_lies_in_a_cell() {
+fn views_reach_the_contents_of_a_cell() {
     for seed in 0..SEEDS {
         let Case { tree, layout, elements, .. } = case(seed);
         let mut reached = 0;
@@ -301,7 +301,7 @@ fn words_within(around: &Placement, state: &Placement, axes: &[(Option<usize>, u
 }
 
 #[test]
-fn the_words_within_a_cell_are_those_of_nested_levels() {
+fn a_cell_contains_the_words_of_nested_levels() {
     let mut nested = 0;
     for seed in 0..SEEDS {
         let Case { tree, layout, elements, .. } = case(seed);
@@ -331,7 +331,7 @@ fn the_words_within_a_cell_are_those_of_nested_levels() {
 }
 
 #[test]
-fn a_digit_is_divided_and_cut_off() {
+fn a_digit_is_a_quotient_and_a_remainder() {
     let digit = IndexDigit { axis: 1, extent: 5, weight: 7 };
     for i in 0..100 {
         assert_eq!(digit.of(&[0, i]), i / 7 % 5);

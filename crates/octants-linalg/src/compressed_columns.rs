@@ -1,7 +1,7 @@
 //! Sparse matrices in compressed sparse column format, and their algebra.
 //!
-//! The entries of a column are in the order of their rows, each row at most once. An entry may be zero: sums and
-//! products keep the entries that their patterns say, so that a pattern does not depend on values.
+//! The entries of a column are sorted by row, without duplicates. An entry may be zero: the patterns of sums and
+//! products follow from the patterns of the operands, and do not depend on values.
 
 use crate::Real;
 
@@ -102,7 +102,7 @@ impl<T: Real> SparseMatrix<T> {
         }
     }
 
-    /// `combine` of the two matrices' elements, where either has an entry.
+    /// `combine` of the two matrices' elements, for entries of either matrix.
     pub fn merge(&self, other: &Self, combine: impl Fn(T, T) -> T) -> Self {
         assert_eq!(self.shape, other.shape, "compiler bug: merging matrices of different shapes");
         let mut out = Builder::new(self.shape, self.values.len() + other.values.len());
@@ -122,7 +122,7 @@ impl<T: Real> SparseMatrix<T> {
         out.finish()
     }
 
-    /// The products of the two matrices' elements, where both have an entry.
+    /// The products of the two matrices' elements, for entries of both.
     pub fn multiply_elements(&self, other: &Self) -> Self {
         let mut out = Builder::new(self.shape, self.values.len().min(other.values.len()));
         for (i, j, value) in self.entries() {
@@ -214,7 +214,7 @@ impl<T: Real> Builder<T> {
         Builder { made, column: 0 }
     }
 
-    /// Adds to the entry before where the place is the same.
+    /// Adds to the previous entry if the position is the same.
     fn add(&mut self, i: usize, j: usize, value: T) {
         let made = &mut self.made;
         while made.starts.len() <= j {
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn triplets_of_one_place_are_added() {
+    fn triplets_at_the_same_index_are_added() {
         let m = SparseMatrix::from_triplets(SHAPE, &[(2, 1, 1.0), (0, 1, 5.0), (2, 1, 2.5), (1, 3, -1.0)]).unwrap();
         assert_eq!(m.starts(), [0, 0, 2, 2, 3]);
         assert_eq!(m.rows(), [0, 2, 1]);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_neighboring_columns_stay_apart() {
+    fn entries_of_adjacent_columns_stay_separate() {
         let m = SparseMatrix::from_triplets(SHAPE, &[(1, 0, 1.0), (1, 1, 2.0), (1, 2, 3.0)]).unwrap();
         assert_eq!(dense(&m)[1], [1.0, 2.0, 3.0, 0.0]);
     }

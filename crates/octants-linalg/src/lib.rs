@@ -13,7 +13,7 @@ mod solver;
 pub use compressed_columns::{Shape, SparseMatrix};
 pub use solver::{Failure, Method, Ordering, Solver};
 
-/// A floating-point type that matrices are made of.
+/// A floating-point type of matrix elements.
 pub trait Real:
     faer::traits::RealField
     + Copy

@@ -86,7 +86,7 @@ pub struct Solver<T> {
     method: Method,
     ordering: Ordering,
     symbolic: Option<Symbolic>,
-    /// Where the matrix that was analyzed has entries: its starts and rows.
+    /// The pattern of the analyzed matrix: its starts and rows.
     pattern: (Vec<usize>, Vec<usize>),
     numeric: Option<Numeric<T>>,
 }
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn methods_say_what_they_cannot_factorize() {
+    fn each_method_names_the_matrices_that_it_cannot_factorize() {
         let shape = Shape { rows: 2, columns: 2 };
         let indefinite = SparseMatrix::from_triplets(shape, &[(0, 0, 2.0), (1, 1, -3.0)]).unwrap();
         let failure = solve(Method::Llt, Ordering::MinimumDegree, &indefinite, &[1.0, 2.0]);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn another_pattern_is_refused() {
+    fn a_different_sparsity_pattern_is_refused() {
         for method in METHODS {
             let mut solver = Solver::new(method, Ordering::MinimumDegree);
             let matrix = laplacian(3);
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn factors_are_computed_anew_for_other_values() {
+    fn other_values_are_refactorized() {
         let mut solver = Solver::new(Method::Lu, Ordering::ColumnMinimumDegree);
         let matrix = laplacian(3);
         solver.analyze(&matrix).unwrap();

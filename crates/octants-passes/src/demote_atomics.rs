@@ -30,8 +30,8 @@ pub fn demote_shadow_atomics(kernel: &mut Kernel, options: &PassOptions) {
     make_plain(kernel, options, &|b| shadow_buffers.contains(&b), &sums, None);
 }
 
-/// Makes all updates plain whose elements belong to an iteration, for launches of which none runs while another one
-/// does. Only what a print makes the host launch runs inside a launch: kernels that print stay as they are.
+/// Demotes all updates whose elements belong to one iteration, for launches that do not run concurrently. Kernels that
+/// print are unchanged, because printing may make the host launch another kernel during the launch.
 pub fn demote_atomics(kernel: &mut Kernel, options: &PassOptions) {
     let prints = |body: &Body| {
         let mut any = false;
@@ -79,9 +79,9 @@ fn make_plain(
     }
 }
 
-/// Products of floats with elements, and exchanges of them, become a load, a product and a store: what differentiation
-/// has rules for. So they do where no iteration runs at the same time, and in parallel loops with elements that belong
-/// to an iteration. The result is the loads of what the kernel asks such updates for: what they found and overwrote.
+/// Atomic products and exchanges of float elements become a load, an operation and a store, which have differentiation
+/// rules. This applies in sequential code, and in parallel loops to elements that belong to one iteration. Returns the
+/// loads of old values that the kernel uses.
 pub fn demote_unshared_atomics(kernel: &mut Kernel) -> HashSet<ValueId> {
     let body = &mut kernel.body;
     let new = |op, ty: &Type| match op {
@@ -143,7 +143,7 @@ impl Rewrite<'_> {
         body.blocks[block.index()] = out;
     }
 
-    /// Appends an instruction, or what takes its place, to `out`.
+    /// Appends an instruction, or its replacement, to `out`.
     fn inst(&mut self, body: &mut Body, v: ValueId, own: &dyn Fn(BufferId) -> bool, out: &mut Vec<ValueId>) {
         let inst = body.inst(v).clone();
         inst.op.blocks().into_iter().for_each(|b| self.block(body, b, own));

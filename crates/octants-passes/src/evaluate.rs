@@ -130,7 +130,7 @@ fn binary_int(op: BinaryOp, a: i128, b: i128, s: Scalar) -> Option<Const> {
     }
 }
 
-/// Only the low 64 bits mean something.
+/// Only the low 64 bits are meaningful.
 fn power(base: i128, exponent: i128) -> i128 {
     if exponent < 0 {
         return match base {
@@ -153,7 +153,7 @@ fn power(base: i128, exponent: i128) -> i128 {
 
 fn binary_float(op: BinaryOp, a: f64, b: f64, s: Scalar) -> Option<Const> {
     use BinaryOp::*;
-    // One operation in f64 on f32 operands, rounded to f32, is what f32 arithmetic gives.
+    // One operation in f64 on f32 operands, rounded to f32, equals f32 arithmetic.
     match op {
         Add => float(a + b, s),
         Sub => float(a - b, s),
@@ -171,8 +171,8 @@ fn binary_float(op: BinaryOp, a: f64, b: f64, s: Scalar) -> Option<Const> {
     }
 }
 
-/// The whole part of a number, before its low bits are kept. Out of range, where machines differ, it is what x86 gives:
-/// LLVM would make it an arbitrary value.
+/// The integer part of a number, before truncation to its low bits. Out of range, where machines differ, it is the
+/// result of x86: LLVM would make it an arbitrary value.
 fn whole_number(x: f64, to: Scalar) -> i64 {
     let whole = x.trunc();
     let fits = |bits: i32| whole.abs() < 2f64.powi(bits);

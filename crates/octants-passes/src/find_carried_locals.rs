@@ -20,7 +20,7 @@ use crate::inline_calls::inline_calls;
 use crate::make_updates_atomic::make_updates_atomic;
 use crate::simplify_locals::simplify_locals;
 
-/// A variable that iterations of a parallel loop carry on.
+/// A loop-carried variable of a parallel loop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CarriedLocal {
     /// The user's name of it.
@@ -31,7 +31,7 @@ pub struct CarriedLocal {
     pub of_loop: Span,
 }
 
-/// The variables of each loop, with the first store that carries each of them on.
+/// The loop-carried variables of each loop, each with the first store whose value a later iteration reads.
 pub fn find_carried_locals(kernel: &Kernel) -> Vec<CarriedLocal> {
     if !may_carry(&kernel.body) {
         return Vec::new();
@@ -161,8 +161,8 @@ impl Search<'_> {
         self.reaches(store.value, store.is_atomic, store, &mut HashSet::new())
     }
 
-    /// A value is computed from what the target holds when an iteration begins, by more than operations that give the
-    /// same when they are done again; `changes` if there was one on the way here.
+    /// Whether a value is computed from the target's value at the start of an iteration, by at least one operation that
+    /// is not idempotent; `changes` if there was one on the path so far.
     fn reaches(&self, v: ValueId, changes: bool, target: &SharedStore, seen: &mut HashSet<(ValueId, bool)>) -> bool {
         let v = self.uses.source(v);
         if !self.inside.contains(&v) || !seen.insert((v, changes)) {
@@ -179,7 +179,7 @@ impl Search<'_> {
                 return changes && same_address(self.body, *addr, target.addr);
             }
             let through = |s: &&SharedStore| s.local == local && same_address(self.body, *addr, s.addr);
-            // Two variables that each take the other's value are carried on too.
+            // Two variables that each take the other's value are loop-carried too.
             return self.stores.iter().filter(through).any(|s| self.reaches(s.value, true, target, seen));
         }
         let changes = changes

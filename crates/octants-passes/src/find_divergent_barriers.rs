@@ -164,14 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn conditions_of_the_thread_index_are_seen_through() {
+    fn conditions_on_the_thread_index_are_analyzed() {
         assert_eq!(found("%7: u1 = lt %3, %4\n if %7", "").len(), 1);
         assert_eq!(found("%7: i32 = mod %3, %4\n %8: u1 = eq %7, %0\n if %8", "").len(), 1);
         assert!(found("%9 = for [%0..%3]", "")[0].contains("different numbers of iterations"));
     }
 
     #[test]
-    fn what_may_be_the_same_for_all_threads_is_left_alone() {
+    fn conditions_that_may_be_uniform_are_not_reported() {
         assert!(found("%7: u1 = lt %3, %1\n if %7", "").is_empty());
         assert!(found("%7: u1 = lt %6, %4\n if %7", "").is_empty());
         assert!(found("%7: u1 = lt %3, %4\n if %7", " else {\n barrier block\n }").is_empty());

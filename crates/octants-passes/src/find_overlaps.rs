@@ -37,7 +37,7 @@ pub struct Overlap {
     pub both_write: bool,
     /// The earlier group writes.
     pub first_writes: bool,
-    /// They meet for certain; otherwise they may.
+    /// They certainly conflict; otherwise they may.
     pub certain: bool,
     /// They are sections of a context, not blocks of `stream_parallel`.
     pub of_sections: bool,
@@ -80,8 +80,8 @@ struct Access {
     span: Span,
 }
 
-/// The overlaps of a kernel's groups, except those in `allowed`: for each pair of buffers that are the same memory,
-/// most often one and itself, and each pair of groups the gravest.
+/// The overlaps of a kernel's groups, except those in `allowed`: the most severe one for each pair of groups and each
+/// pair of buffers that are the same memory, usually a buffer and itself.
 pub fn find_overlaps(kernel: &Kernel, allowed: &BTreeSet<u32>, aliases: &[Alias]) -> Vec<Overlap> {
     let body = &kernel.body;
     let locals = local_uses(body);
@@ -209,7 +209,7 @@ struct Search<'a> {
     dependence: Dependence<'a>,
     functions: Vec<Effects>,
     group: u32,
-    /// Branches and loops of unknown length around what is visited.
+    /// Branches and loops of unknown length around the visited code.
     conditional: u32,
     accesses: Vec<Access>,
 }

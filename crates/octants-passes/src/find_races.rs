@@ -6,8 +6,8 @@
 //! is anything under a condition on them. Only certain accesses count, so there are no false positives. Data-dependent
 //! races are left to the run-time checks.
 //!
-//! It is not a race if all iterations store the same value: a constant, or a value computed alike from memory that the
-//! loop does not write.
+//! It is not a race if all iterations store the same value: a constant, or a value computed in the same way from memory
+//! that the loop does not write.
 //!
 //! The same evaluation finds the elements that a launch certainly touches, for races between launches.
 //!
@@ -99,7 +99,7 @@ pub struct IterationRace {
     pub between: RaceBetween,
 }
 
-/// An element that a launch touches for certain.
+/// An element that a launch certainly touches.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TouchedElement {
     /// The array or field.
@@ -123,7 +123,7 @@ pub struct RaceSearch {
     own_buffers: usize,
     /// For each of these loops the kernel's locals that its iterations share.
     shared: HashMap<ValueId, HashMap<LocalId, SharedLocal>>,
-    /// Groups that may touch what others do.
+    /// Groups that are allowed to conflict with others.
     overlap_allowed: BTreeSet<u32>,
 }
 
@@ -131,7 +131,7 @@ pub struct RaceSearch {
 const MOST_STEPS: u32 = 400_000;
 
 impl RaceSearch {
-    /// Of a kernel of the front end.
+    /// The search for a kernel of the front end.
     pub fn of(kernel: &Kernel, overlap_allowed: &BTreeSet<u32>) -> RaceSearch {
         let mut kernel = kernel.clone();
         merge_aliased_buffers(&mut kernel, &[]);
@@ -185,7 +185,7 @@ impl RaceSearch {
         &self.kernel.buffers
     }
 
-    /// Parameters of which nothing depends but what is stored to arrays and fields.
+    /// Parameters that affect only values stored to arrays and fields.
     pub fn params_only_stored(&self) -> Vec<u32> {
         let body = &self.kernel.body;
         let mut decides: HashSet<ValueId> = HashSet::new();
@@ -217,8 +217,8 @@ impl RaceSearch {
         found
     }
 
-    /// Elements that a launch touches for certain: those of the first and the last iterations of each loop, and those
-    /// with indices near certain numbers.
+    /// Elements that a launch certainly touches: those of the first and the last iterations of each loop, and those
+    /// with indices near given numbers.
     pub fn touches(&self, launch: &dyn LaunchValues, near: &[i64]) -> Vec<TouchedElement> {
         let mut run = Run::new(&self.kernel, launch);
         let mut observed = Observed::of_touches(near);
@@ -242,7 +242,7 @@ impl RaceSearch {
         }
     }
 
-    /// Runs a statement around loops, or a loop. False where those after it do not run.
+    /// Runs a loop, or a statement that contains loops. Returns false if later statements do not run.
     fn touch(&self, v: ValueId, run: &mut Run<'_>, observed: &mut Observed) -> bool {
         match &self.kernel.body.inst(v).op {
             Op::For(l) => {
@@ -338,7 +338,7 @@ fn is_on_one_thread(l: &ForLoop) -> bool {
     l.parallel.as_ref().is_some_and(|c| c.num_threads == Some(1))
 }
 
-/// Threads wait for one another, or exchange values by other means than memory.
+/// Whether threads synchronize, or exchange values other than through memory.
 fn cooperates(kernel: &Kernel, block: BlockId) -> bool {
     let mut found = false;
     let mut look = |inst: &octants_ir::Inst| {

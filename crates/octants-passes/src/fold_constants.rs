@@ -177,8 +177,9 @@ impl Folder<'_> {
         }
     }
 
-    /// The root of a sum of squares is compared with a constant as the sum is with its square: what is near is found
-    /// without a root of each distance. Roots of what may be negative stay: no comparison holds for them.
+    /// Replaces a comparison of a square root with a constant by one of the radicand with the constant's square, so
+    /// that neighbor searches need no roots. Roots of values that may be negative are kept, because no comparison holds
+    /// for them.
     fn compare_squares(&mut self, op: BinaryOp, a: ValueId, b: ValueId, v: ValueId, out: &mut Vec<ValueId>) -> Outcome {
         let radicand = |v: ValueId| match self.body.inst(v).op {
             Op::Unary(UnaryOp::Sqrt, x) if self.is_sum_of_squares(x, 8) => Some(x),

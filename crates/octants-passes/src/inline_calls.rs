@@ -17,15 +17,15 @@ use octants_analysis::{OwnBehavior, Place, own_behavior, trace_address};
 /// Functions up to this size are always inlined: their code is no larger than a call.
 const SMALL: usize = 20;
 
-/// What copies of one function without loops may add to the code: iterations of the caller may then be vectorized,
-/// which is worth some compile time.
+/// Maximum code growth by copies of one function without loops. Iterations of the caller may then be vectorized, which
+/// is worth some compile time.
 const GROWTH: usize = 1600;
 
-/// The same for a function with loops, whose calls cost little beside them.
+/// The same for a function with loops, for which a call costs comparatively little.
 const GROWTH_OF_LOOPS: usize = 400;
 
-/// What copies of all functions together may add to a kernel. Copies are made of copies, level by level, and LLVM's
-/// time grows faster than the code.
+/// Maximum code growth of a kernel by copies of all functions. Copies contain further copies, level by level, and
+/// LLVM's time grows faster than the code.
 const GROWTH_OF_KERNEL: usize = 8000;
 
 /// Inlines calls in the kernel and in its functions, callees first.
@@ -104,8 +104,8 @@ pub fn inline_cooperating_calls(kernel: &mut Kernel) {
     }
 }
 
-/// Inlines the calls of functions that `is_chosen` chooses by their number, their size, the number of copies beside the
-/// first, and whether they have loops.
+/// Inlines the calls of functions that `is_chosen` chooses by their number, their size, the number of copies besides
+/// the first, and whether they have loops.
 fn inline(kernel: &mut Kernel, mut is_chosen: impl FnMut(usize, usize, usize, bool) -> bool) {
     if kernel.functions.is_empty() {
         return;
@@ -173,7 +173,7 @@ fn for_each_call(body: &Body, f: &mut impl FnMut(FuncId)) {
     });
 }
 
-/// Operations that become code. Variables and constants are left out: most of them are gone after the next passes.
+/// The number of operations that become code. Excludes variables and constants, most of which later passes remove.
 fn size(body: &Body) -> usize {
     let is_local = |addr: ValueId| matches!(body.inst(addr).op, Op::LocalAddr(_));
     let mut size = 0;

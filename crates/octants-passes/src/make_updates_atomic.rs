@@ -36,7 +36,7 @@ pub fn make_updates_atomic(kernel: &mut Kernel) {
     }
 }
 
-/// Makes atomic what is added to floats in variables, shared or not: one instruction, which does not use the old value.
+/// Makes additions to float variables atomic, shared or not: a single instruction that does not use the old value.
 pub fn make_sums_atomic(kernel: &mut Kernel) {
     let body = &mut kernel.body;
     let mut blocks = vec![body.root];

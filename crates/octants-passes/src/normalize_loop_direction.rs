@@ -11,7 +11,7 @@ use octants_ir::{AtomicOp, BinaryOp, BlockId, Body, Buffer, BufferId, Const, Ker
 use crate::pass_options::PassOptions;
 use octants_analysis::{MemoryClasses, Place, first_use_sets, points_into, trace_address};
 
-/// Turns around the loops inside parallel loops that run backwards.
+/// Reverses the loops inside parallel loops that run backwards.
 pub fn normalize_loop_direction(kernel: &mut Kernel, options: &PassOptions) {
     let Kernel { body, buffers, .. } = kernel;
     let mut loops = Vec::new();

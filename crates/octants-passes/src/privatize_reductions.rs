@@ -23,8 +23,8 @@ const MOST_REDUCTIONS: usize = 32;
 
 /// Turns updates of loop-invariant addresses into reductions.
 ///
-/// Where bounds are checked, only of addresses that are inside for certain: the check stays in the loop, and the
-/// address is used after it. Where arrays may be the same memory, only if the loop uses no other array.
+/// With bounds checks, only for addresses that are provably in bounds: the check stays in the loop, and the address is
+/// used after it. If arrays may alias, only if the loop uses no other array.
 pub fn privatize_reductions(kernel: &mut Kernel, options: &PassOptions) {
     let checked = options.check_bounds;
     let functions = function_effects(&kernel.functions);

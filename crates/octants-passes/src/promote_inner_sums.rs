@@ -19,7 +19,7 @@ use octants_ir::insert_code::{any_bits, constant, push_if, rebuild_blocks};
 /// More sums of one loop than this would spill out of registers.
 const MOST_SCALARS: usize = 16;
 
-/// Sums up in locals what inner loops add to elements that are the same in all their iterations.
+/// Accumulates in locals the sums that inner loops add to elements that are the same in all their iterations.
 pub fn promote_inner_sums(kernel: &mut Kernel, options: &PassOptions) {
     let Kernel { body, buffers, functions, .. } = kernel;
     let mut used = vec![false; body.insts.len()];
@@ -154,7 +154,7 @@ impl Search<'_> {
     }
 }
 
-/// The value is the same in all iterations of the loop with this code, and can be computed after it.
+/// Whether a value is invariant in the loop with this code, and can be computed after it.
 fn is_invariant(body: &Body, v: ValueId, inside: &HashSet<ValueId>) -> bool {
     let op = &body.inst(v).op;
     let mut invariant = true;
@@ -176,7 +176,7 @@ fn add_behind(b: &mut Builder, sum: &Sum, inside: &HashSet<ValueId>) {
     });
 }
 
-/// The value, computed again where the loop computes it.
+/// The value, recomputed if it is computed in the loop.
 fn copy(b: &mut Builder, v: ValueId, inside: &HashSet<ValueId>) -> ValueId {
     if !inside.contains(&v) {
         return v;

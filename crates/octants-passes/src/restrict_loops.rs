@@ -1,7 +1,7 @@
-//! Makes a kernel on split arrays run on a range of rows, which a launch gives.
+//! Restricts a kernel on split arrays to a range of rows that each launch passes.
 //!
-//! Two parameters are appended: the first row, and the row after the last one. Each parallel loop that touches split
-//! arrays runs the iterations that own these rows: one axis of it is cut. Other loops stay whole.
+//! Two parameters are appended: the first row, and the row after the last one. A parallel loop that touches split
+//! arrays runs the iterations that own these rows: one of its axes is restricted. Other loops are unchanged.
 
 use std::collections::BTreeSet;
 
@@ -62,8 +62,8 @@ pub fn split_tasks(program: &Program, split: &BTreeSet<BufferId>) -> Vec<Option<
     program.tasks.iter().map(|task| of_task(&task.body)).collect()
 }
 
-/// Lets indices that wrap around go on: `(i + 1) % n` becomes `i + 1`, which is a ghost row at the end of the array.
-/// For tasks whose split is known, because it cannot be derived from them afterwards.
+/// Unwraps row indices: `(i + 1) % n` becomes `i + 1`, a ghost row at the end of the array. Requires the split of each
+/// task, which cannot be derived afterwards.
 pub fn unwrap_rows(program: &mut Program, split: &BTreeSet<BufferId>) {
     if split.is_empty() {
         return;
@@ -88,7 +88,7 @@ pub fn unwrap_rows(program: &mut Program, split: &BTreeSet<BufferId>) {
     }
 }
 
-/// Replaces the first index of an address by that of an axis plus a distance.
+/// Replaces the first index of an address by the index of an axis plus a distance.
 fn go_on(b: &mut Builder, address: ValueId, (at, axis): (ValueId, u32), distance: i64) {
     let Op::For(of) = &b.body.inst(at).op else { return };
     let ty = b.ty(of.dims[axis as usize].begin).clone();

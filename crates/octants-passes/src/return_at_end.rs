@@ -49,7 +49,7 @@ fn ends(body: &Body, code: &[ValueId]) -> Option<bool> {
                 return match [ends(body, arms[0])?, ends(body, arms[1])?] {
                     [true, true] => Some(true),
                     [false, false] if rest.is_empty() => Some(false),
-                    // What follows would be in both branches.
+                    // The following code would be needed in both branches.
                     [false, false] => None,
                     [returned, _] => ends(body, &[arms[usize::from(returned)], rest].concat()),
                 };
@@ -171,7 +171,7 @@ impl Exits<'_> {
         place(self.body, block, Op::Load(addr), Type::U1, span)
     }
 
-    /// A branch without another side; yields the block that it runs.
+    /// A branch without an `else` block; yields the block that it runs.
     fn branch(&mut self, block: BlockId, condition: ValueId, span: Span) -> BlockId {
         let [yes, no] = [self.body.add_block(), self.body.add_block()];
         place(self.body, block, Op::If(condition, yes, no), Type::Unit, span);

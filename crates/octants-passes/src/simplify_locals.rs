@@ -47,7 +47,7 @@ fn set_once(body: &Body) -> Vec<bool> {
     stores.iter().zip(other).map(|(n, other)| *n == 1 && !other).collect()
 }
 
-/// Strikes out locals that are read where their store has not run for certain.
+/// Excludes locals that are read where their store has not certainly run.
 fn check_order(body: &Body, block: BlockId, simple: &mut [bool], set: &mut [Option<()>]) {
     let mut here = Vec::new();
     for &v in body.block(block) {

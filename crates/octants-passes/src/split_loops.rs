@@ -1,11 +1,11 @@
 //! How a parallel loop runs on split arrays: arrays whose first axis is distributed over ranks.
 //!
-//! An iteration runs on the rank that owns the rows which it writes ("owner computes"). So one axis of the loop has to
-//! follow the rows: the first index of each write to a split array is that axis' index plus one constant, the same for
-//! all of them. Reads may be at other constants: the rows beyond those that a rank owns are its halo. So may sums whose
-//! old value is not used: a rank adds to its halo, and the owner of these rows adds up. A row from elsewhere has to lie
-//! between bounds that a launch compares with the rows of its rank. Everything else is refused, with the instruction
-//! that is at fault.
+//! An iteration runs on the rank that owns the rows that it writes ("owner computes"). One axis of the loop must
+//! therefore index the rows: the first index of each write to a split array is the index of that axis plus a constant,
+//! the same constant for all writes. Reads may use other constants: the rows next to those that a rank owns are its
+//! halo. The same holds for sums whose old value is not used: a rank adds to its halo, and the owner of these rows
+//! combines the sums. A row index of any other form must have bounds that a launch can compare with the rows of its
+//! rank. Everything else is refused, and the error names the instruction.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -35,9 +35,9 @@ pub struct SplitLoop {
     pub reads: BTreeMap<BufferId, Halo>,
     /// The split arrays that are written.
     pub writes: BTreeSet<BufferId>,
-    /// The split arrays that are added to and nothing else, with the rows around the owned one.
+    /// The split arrays that are only added to, with the rows around the owned one.
     pub adds: BTreeMap<BufferId, Halo>,
-    /// The split arrays that are read or added to at rows of the rank, whichever these are.
+    /// The split arrays that are read or added to at any rows of the rank.
     pub local: BTreeSet<LocalRows>,
     /// Other memory that is updated: each rank has a part of the sum.
     pub updates: BTreeMap<BufferId, AtomicOp>,
@@ -47,7 +47,7 @@ pub struct SplitLoop {
     pub last_rows: BTreeSet<(BufferId, i64)>,
 }
 
-/// Rows of a split array between bounds, all of which a rank has to have.
+/// Rows of a split array between two bounds. A rank must have all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LocalRows {
     /// The array.
@@ -126,7 +126,7 @@ impl Halo {
 }
 
 impl<'a> SplitCode<'a> {
-    /// Of code whose split arrays these are.
+    /// The properties of code with these split arrays.
     pub fn new(buffers: &'a [Buffer], functions: &[Function], split: &'a BTreeSet<BufferId>) -> SplitCode<'a> {
         SplitCode { buffers, split, functions: function_effects(functions) }
     }
@@ -354,8 +354,8 @@ impl<'a> SplitCode<'a> {
         }
     }
 
-    /// The axis that follows the rows, and the distance of the row that an iteration owns: that of the writes, else of
-    /// the sums if they agree, else the middle one.
+    /// The axis that indexes the rows, and the distance of the row that an iteration owns: that of the writes; without
+    /// writes, that of the sums if they agree, and otherwise the middle one.
     fn owner(&self, accesses: &[Access], places: &[Place]) -> Refused<(u32, i64)> {
         let placed = || accesses.iter().zip(places);
         let mut owner = None;
@@ -392,7 +392,7 @@ impl<'a> SplitCode<'a> {
         {
             return Ok((first.axis, first.distance));
         }
-        // No iteration has to run on some rank: each row is some rank's.
+        // Any rank could run an iteration. The rows determine it, because each row has an owner.
         let rows = places.iter().filter_map(|place| place.row());
         // A row that wraps around follows the index, but is another one than the iteration's near the ends.
         let distance = |row: Row| if row.modulus.is_some() { 0 } else { row.distance };

@@ -1,5 +1,5 @@
-//! The rows of split arrays that a loop touches, as its code has them: the index of an axis plus a constant, perhaps
-//! modulo the number of rows, or a row between bounds that a launch compares with what its rank has.
+//! The row indices of split arrays in a loop's code: the index of an axis plus a constant, optionally modulo the number
+//! of rows, or a row between bounds that a launch compares with the rows of its rank.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ pub(crate) enum LastRow {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Row {
     pub axis: u32,
-    /// Distance from the index of the axis, where nothing clamps it.
+    /// Distance from the index of the axis, if it is not clamped.
     pub distance: i64,
     /// It is at least zero: `max(i - 1, 0)`.
     pub clamped_below: bool,
@@ -48,7 +48,7 @@ pub(crate) enum RowCount {
 }
 
 impl Row {
-    /// It is the index plus the distance in all iterations.
+    /// Whether it is the index plus the distance in all iterations.
     pub fn is_exact(self) -> bool {
         !self.clamped_below && self.clamped_above.is_none() && self.modulus.is_none()
     }

@@ -43,7 +43,7 @@ fn code_does_not_grow_with_the_number_of_calls() {
 }
 
 #[test]
-fn functions_with_loops_are_called_sooner() {
+fn functions_with_loops_are_inlined_less() {
     assert_eq!(calls_left(2, 200, true), 0);
     assert_eq!(calls_left(8, 200, true), 8);
 }
@@ -83,7 +83,7 @@ fn size_of_tree(levels: u32, operations: usize) -> usize {
 }
 
 #[test]
-fn copies_of_copies_are_bounded() {
+fn nested_inlining_is_bounded() {
     assert!(size_of_tree(3, 24) > 8 * 7 * 24, "a small tree is inlined whole");
     // Each of sixty functions may be inlined, but not all of them together. Inlined functions are kept, too.
     let size = size_of_tree(60, 400);

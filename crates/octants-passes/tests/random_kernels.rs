@@ -82,7 +82,7 @@ fn seeds() -> u64 {
 }
 
 #[test]
-fn each_pass_keeps_what_a_kernel_computes() {
+fn each_pass_preserves_results() {
     // `check_races` adds arguments, which the launcher fills: Python's tests of races run it.
     let mut passes: Vec<&str> = PIPELINE.iter().map(|p| p.name).filter(|p| *p != "check_races").collect();
     passes.sort();
@@ -108,7 +108,7 @@ fn each_pass_keeps_what_a_kernel_computes() {
 }
 
 #[test]
-fn the_pipeline_keeps_what_a_kernel_computes() {
+fn the_pipeline_preserves_results() {
     for seed in 0..seeds() {
         let variant = VARIANTS[seed as usize % VARIANTS.len()];
         let kernel = kernel(seed, variant);

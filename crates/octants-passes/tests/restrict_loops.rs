@@ -51,7 +51,7 @@ fn stencil(row: i64) -> String {
 }
 
 #[test]
-fn the_axis_that_follows_the_rows_is_cut() {
+fn the_axis_that_indexes_rows_is_restricted() {
     let mut kernel = kernel(&stencil(3));
     restrict_loops(&mut kernel, &split()).unwrap();
     let names: Vec<_> = kernel.params.iter().map(|p| p.name.as_str()).collect();
@@ -98,7 +98,7 @@ fn scatter() -> Kernel {
 }
 
 #[test]
-fn sums_reach_rows_around_the_owned_one() {
+fn sums_may_update_rows_near_the_owned_row() {
     let mut kernel = scatter();
     restrict_loops(&mut kernel, &split()).unwrap();
     let tasks = split_tasks(&offload(kernel), &split());
@@ -135,7 +135,7 @@ fn wrapped(end: &str) -> Kernel {
 }
 
 #[test]
-fn rows_that_wrap_around_go_on() {
+fn wrapped_row_indices_are_unwrapped() {
     let mut kernel = wrapped("shape @1, 0");
     restrict_loops(&mut kernel, &split()).unwrap();
     let mut program = offload(kernel);
@@ -161,7 +161,7 @@ fn rows_that_wrap_around_go_on() {
 }
 
 #[test]
-fn loops_without_split_arrays_stay_whole() {
+fn loops_without_split_arrays_are_not_restricted() {
     let body = "    %0: i32 = const 0
     %1: i32 = const 20
     %2: ref f32 = buffer_addr @2[]
@@ -179,7 +179,7 @@ fn loops_without_split_arrays_stay_whole() {
 }
 
 #[test]
-fn writes_of_other_memory_are_refused() {
+fn writes_to_other_memory_are_refused() {
     let body = stencil(0)
         .replace("store %18, %15", "store %18, %15\n      %20: ref f32 = buffer_addr @2[]\n      store %20, %15");
     let error = restrict_loops(&mut kernel(&body), &split()).unwrap_err();

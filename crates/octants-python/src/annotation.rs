@@ -53,7 +53,7 @@ pub struct ArrayKind {
     pub elem: Option<Type>,
     /// The element is a vector or matrix of any scalar.
     pub any_scalar: bool,
-    /// Axes of an element of any extents, with `elem`, if given, the scalar it is made of.
+    /// Number of axes of an element of any extents. `elem`, if given, is its scalar type.
     pub rank: Option<u32>,
     /// Axes.
     pub ndim: Option<u32>,
@@ -147,7 +147,7 @@ pub fn dataclass_fields<'py>(class: &Bound<'py, PyAny>) -> PyResult<Option<Vec<M
         let mut ty = field.getattr("type")?;
         if ty.is_instance_of::<PyString>() {
             ty = evaluated(class, &ty)?;
-            // The names it is made of may be gone next time.
+            // The names in it may not be available later.
             field.setattr("type", &ty)?;
         }
         out.push((field.getattr("name")?.extract()?, ty));

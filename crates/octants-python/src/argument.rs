@@ -92,7 +92,7 @@ pub struct Follows {
     pub counters: Arc<CounterSnapshot>,
 }
 
-/// Where an argument is, for messages.
+/// The position of an argument, for messages.
 pub struct Place<'a> {
     /// Position in the parameter list.
     pub index: usize,
@@ -134,7 +134,7 @@ impl<'py> Gathered<'py> {
         Gathered::of(program.serial, program.session.config().raise_on_templated_floats)
     }
 
-    /// The same, for a program of which only its serial is known.
+    /// The same, for a program given by its serial.
     #[inline(always)]
     pub fn of(serial: u64, no_template_floats: bool) -> Gathered<'py> {
         Gathered {

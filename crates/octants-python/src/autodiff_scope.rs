@@ -13,7 +13,7 @@ pub enum Scope {
     Record {
         /// The tape's method.
         record: Py<PyAny>,
-        /// They check what their gradient will rely on.
+        /// Whether launches check the assumptions of their gradients.
         validation: bool,
     },
 }
@@ -50,7 +50,7 @@ pub fn in_autodiff_scope() -> bool {
 }
 
 /// Opens a scope for this thread, replacing its current one: "forward", or "record" with the function that records
-/// launches; `None` closes it. Returns nothing: the package keeps what it opened.
+/// launches; `None` closes it. Returns nothing: the package keeps track of its scopes.
 #[pyfunction]
 #[pyo3(signature = (kind, record = None, validation = false))]
 pub fn set_autodiff_scope(kind: Option<&str>, record: Option<Py<PyAny>>, validation: bool) -> PyResult<()> {

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use crate::{detached, errors};
 
-/// Its entries own what outlives programs.
+/// Its entries own objects that outlive programs.
 static TABLE: OnceLock<Backends> = OnceLock::new();
 
 /// The back ends that all programs of this process share.

@@ -15,7 +15,7 @@ pub struct KernelGradient {
 }
 
 impl KernelGradient {
-    /// Of a kernel.
+    /// The gradient of a kernel.
     pub fn new(kernel: &Bound<'_, Kernel>) -> KernelGradient {
         KernelGradient { kernel: kernel.clone().unbind(), instance: None }
     }
@@ -55,7 +55,7 @@ impl KernelGradient {
     }
 }
 
-// A kernel that is a method, bound to an object. No documentation of the class: that of an object is the kernel's.
+// A kernel that is a method, bound to an object. The class has no docstring, because an object has that of its kernel.
 #[allow(missing_docs)]
 #[pyclass(module = "octants._octants", frozen, weakref)]
 pub struct BoundKernel {

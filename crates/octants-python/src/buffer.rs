@@ -86,7 +86,7 @@ fn contiguous(data: &PyUntypedBuffer) -> PyResult<&[u8]> {
     }
     Ok(match data.len_bytes() {
         0 => &[],
-        // SAFETY: the buffer is contiguous and held. A concurrent change to it changes what is written, as with any
+        // SAFETY: the buffer is contiguous and held. A concurrent change to it may change the copied bytes, as with any
         // copy.
         n => unsafe { std::slice::from_raw_parts(data.buf_ptr().cast::<u8>(), n) },
     })
@@ -127,8 +127,8 @@ impl Buffer {
         self.address(py)
     }
 
-    /// Ends its use by kernels and by the host; the reason is the message of errors. The memory is freed when the last
-    /// kernel that was compiled for it is gone.
+    /// Ends its use by kernels and by the host; the reason is the message of errors. The memory is freed with the last
+    /// kernel that was compiled for it.
     fn retire(&self, reason: String) {
         // Only the first reason counts.
         let _ = self.retired.set(reason);

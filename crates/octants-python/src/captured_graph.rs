@@ -169,7 +169,7 @@ impl CapturedGraph {
         Ok((noted, again))
     }
 
-    /// In debug mode, waits and raises what failed, as kernel launches do.
+    /// In debug mode, waits and raises failures, as kernel launches do.
     fn in_debug_mode(&self, stream: &runtime::Stream) -> bool {
         let session = &self.program.session;
         session.config().debug && stream.number() == 0 && !session.device().is_immediate()
@@ -391,7 +391,7 @@ impl CapturedGraph {
         Ok(())
     }
 
-    /// What each step does, its lane, and the steps that it waits for.
+    /// The description of each step, its lane, and the steps that it depends on.
     fn steps(&self, py: Python<'_>) -> PyResult<Vec<(String, usize, Vec<usize>)>> {
         Ok(self.graph(py)?.describe())
     }

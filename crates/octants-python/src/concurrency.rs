@@ -34,8 +34,8 @@ pub fn request_concurrency(py: Python<'_>, concurrent: Option<bool>) -> PyResult
     Ok(set_concurrency(concurrent))
 }
 
-/// The streams of launches since the last call: number, kernel, lane, and what each waited for with the buffer that
-/// shows it.
+/// The streams of launches since the last call: number, kernel, lane, and the launches that each waited for, with the
+/// conflicting buffer.
 type Decided = (u64, String, Option<usize>, Vec<(u64, String)>);
 
 /// The decisions about concurrent launches since the last call, the latest 4,096 of them, and how many rounds the

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use octants_engine::runtime::Renewable;
 use pyo3::prelude::*;
 
-/// Longest that a fork waits for kernels that other threads run.
+/// Maximum time that a fork waits for kernels that other threads run.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Threads about to fork. While there are any, no compilation starts.
 static FORKING: AtomicU32 = AtomicU32::new(0);
-/// Of these, the threads that have waited for running compilations. While there are any, no launch starts. Launches
-/// that have started go on, because others may wait for them.
+/// The number of these threads that have waited for running compilations. While there are any, no launch starts.
+/// Launches that have started continue, because others may wait for them.
 static HOLDING: AtomicU32 = AtomicU32::new(0);
 /// Threads that launch or wait without the interpreter.
 static LAUNCHING: AtomicU32 = AtomicU32::new(0);
@@ -146,7 +146,7 @@ pub fn pause_for_fork(py: Python<'_>, launches: bool) {
     }
 }
 
-/// Ends a fork in the parent: other threads go on.
+/// Ends a fork in the parent: other threads continue.
 pub fn resume_after_fork() {
     HOLDING.fetch_sub(1, Ordering::SeqCst);
     FORKING.fetch_sub(1, Ordering::SeqCst);

@@ -1,7 +1,7 @@
-//! [`Device`]: a device of this process as a Python object, and how further ones are opened.
+//! [`Device`]: a device of this process as a Python object, and opening additional devices.
 //!
-//! A device has its own program, which starts with the options of the default one. It is found again by its name, so
-//! that there is one program for each device.
+//! A device has its own program, which starts with the options of the default one. Programs are looked up by device
+//! name, so each device has one program.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -17,12 +17,12 @@ use crate::{detached, errors};
 pub struct DeviceGroup {
     /// Their programs, the default one first.
     pub programs: Vec<Arc<Program>>,
-    /// Of each but the first.
+    /// The mirrors of each device but the first.
     pub mirrors: Vec<Mirrors>,
     exchanges_on: Vec<runtime::Stream>,
 }
 
-/// Where the block of a split array is on one device.
+/// The location of a split array's block on one device.
 pub struct Part {
     /// The kernel's buffer.
     pub buffer: u32,
@@ -47,7 +47,7 @@ pub struct GroupLaunch<'py> {
 static GROUP: Mutex<Option<Arc<DeviceGroup>>> = Mutex::new(None);
 
 impl DeviceGroup {
-    /// The group whose first device is that of a running program.
+    /// The group whose first device belongs to a running program.
     pub fn led_by(serial: u64) -> Option<Arc<DeviceGroup>> {
         let group = GROUP.lock().unwrap_or_else(PoisonError::into_inner);
         group.clone().filter(|group| group.programs[0].serial == serial && group.programs[0].session.device().alive())
@@ -121,7 +121,7 @@ impl PeerExchange {
         Ok(PeerExchange { inner: inner.map_err(|e| raised(py, e))? })
     }
 
-    /// Begins the copies, after what is queued on these streams, one of each device.
+    /// Begins the copies, after the work that is queued on these streams, one of each device.
     fn begin(&self, py: Python<'_>, streams: Vec<Py<Stream>>) -> PyResult<()> {
         let streams = opened(py, &streams)?;
         waiting(py, |caller| self.inner.begin(&streams, caller))

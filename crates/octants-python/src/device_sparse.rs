@@ -25,7 +25,7 @@ pub fn missing_sparse_library(py: Python<'_>, work: &str) -> PyResult<Option<Str
 
 type Arrays = (Py<Buffer>, Py<Buffer>, Py<Buffer>);
 
-/// A matrix by rows: where each row's entries begin, their columns, and their values.
+/// A matrix by rows (CSR): the start of each row's entries, their columns, and their values.
 fn rows(shape: (u64, u64), entries: u64, (starts, columns, values): Arrays, dtype_name: &str) -> PyResult<RowBuffers> {
     let real = match dtype_name {
         "f32" => RealType::F32,

@@ -1,4 +1,4 @@
-//! Work that the device does in place of the host, on the default stream, in the order of the work that uses the same
+//! Work that the device executes instead of the host, on the default stream, ordered with other uses of the same
 //! memory.
 
 use pyo3::prelude::*;

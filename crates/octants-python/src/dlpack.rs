@@ -207,7 +207,7 @@ unsafe extern "C" fn delete_versioned(made: *mut Versioned) {
 /// # Safety
 /// Called by the interpreter with a capsule of ours.
 unsafe extern "C" fn destroy(capsule: *mut ffi::PyObject) {
-    // SAFETY: the name says which structure the pointer is; a consumer renames what it takes over.
+    // SAFETY: the name says which structure the pointer is; a consumer renames a capsule that it takes over.
     unsafe {
         if ffi::PyCapsule_IsValid(capsule, NAME.as_ptr()) == 1 {
             delete(ffi::PyCapsule_GetPointer(capsule, NAME.as_ptr()).cast());

@@ -37,7 +37,7 @@ impl Event {
         waiting(py, |caller| event.wait(stream, caller))
     }
 
-    /// The stream of an optional argument, of whichever device; the current one for `None`.
+    /// The stream of an optional argument, of any device; the current one for `None`.
     fn stream(py: Python<'_>, value: Option<&Bound<'_, PyAny>>) -> PyResult<runtime::Stream> {
         match value {
             Some(value) => stream_of_any_device(value, "qd_stream"),
@@ -69,7 +69,7 @@ impl Event {
         self.order_before(py, &Event::stream(py, qd_stream)?)
     }
 
-    /// Makes the host wait for the event, and raises what failed on its stream.
+    /// Makes the host wait for the event, and raises failures on its stream.
     fn synchronize(&self, py: Python<'_>) -> PyResult<()> {
         let event = self.open(py)?;
         waiting(py, |caller| event.synchronize(caller))

@@ -57,7 +57,7 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
     // SAFETY: `value` is a live object.
     if unsafe { pyo3::ffi::PyObject_CheckBuffer(value.as_ptr()) } != 0 {
         match from_buffer(value) {
-            // Some device arrays refuse host access only when asked; another protocol exports them.
+            // Some device arrays refuse host access only when it is attempted; another protocol exports them.
             Err(_) if dlpack::device_of(value)?.is_some_and(|d| !dlpack::is_host(d)) => {}
             // A numpy scalar exports its bytes without a shape.
             Err(_) if !value.hasattr(pyo3::intern!(py, "__len__"))? => return Ok(None),
@@ -90,7 +90,7 @@ fn has_gradient(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
     if !requires_gradient(tensor)? {
         return Ok(false);
     }
-    // The public name warns where torch itself would not fill it.
+    // The public attribute warns for tensors whose gradient torch would not fill.
     let found = tensor.getattr(pyo3::intern!(py, "_grad"))?;
     if found.is_none() {
         let like = tensor.call_method0(pyo3::intern!(py, "detach"))?.call_method0(pyo3::intern!(py, "contiguous"))?;
@@ -139,7 +139,7 @@ fn scalar_of_format(buffer: &PyUntypedBuffer) -> Option<Scalar> {
 
 fn from_torch(tensor: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
     let py = tensor.py();
-    // What only looks like a tensor need not have one.
+    // An object that only looks like a tensor need not have one.
     let layout = match tensor.getattr_opt(pyo3::intern!(py, "layout"))? {
         Some(layout) => layout.str()?.to_string(),
         None => String::from("torch.strided"),

@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 
 use crate::{detached, program};
 
-/// Before a fork: waits for what other threads are doing.
+/// Before a fork: waits for work of other threads.
 #[pyfunction]
 pub fn before_fork(py: Python<'_>) {
     // If there are streams, the child creates new ones.
@@ -28,8 +28,7 @@ pub fn after_fork_in_parent() {
     detached::resume_after_fork();
 }
 
-/// After a fork in the new process: goes on with each program, or releases it where its streams are served by the
-/// parent's threads.
+/// After a fork, in the child: resumes each program, or releases it if the parent's threads serve its streams.
 #[pyfunction]
 pub fn after_fork_in_child() {
     // SAFETY: no other thread is here, and this one has no guard.

@@ -14,8 +14,8 @@ use crate::signature::{check_annotations, check_parameter_kinds, is_method, para
 
 /// The Python function in a [`Func`] or a kernel, with the behavior of functions that both share.
 pub struct Wrapped {
-    /// Always there, but for the collector: CPython 3.11 and 3.12 may run it between an object's allocation, which
-    /// leaves zeroes (`None`), and its initialization, because they make the `__dict__` in between.
+    /// Always present, except for the garbage collector: CPython 3.11 and 3.12 may run it between an object's
+    /// allocation, which leaves zeros (`None`), and its initialization, because they create the `__dict__` in between.
     function: Option<Py<PyAny>>,
 }
 

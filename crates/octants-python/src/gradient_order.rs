@@ -14,7 +14,7 @@ pub struct GradientOrder(pub Arc<LaunchOrder>);
 
 #[pymethods]
 impl GradientOrder {
-    /// An order for gradients that come after the current stream's work.
+    /// An order for gradients that run after the current stream's work.
     #[new]
     fn new(py: Python<'_>) -> PyResult<GradientOrder> {
         Ok(GradientOrder(Arc::new(LaunchOrder::new(stream_or_current(py, None)?))))

@@ -130,12 +130,12 @@ enum Expected {
     },
     /// A vector, matrix or numpy array with the same contents.
     Like(Py<PyAny>),
-    /// An ndarray of this type, or the marks of an array. Its memory goes to the slots from `to` on.
+    /// An ndarray of this type, or the validation marks of an array. Its memory is passed in the slots from `to` on.
     Array { desc: NdarrayDesc, to: u32, marks: bool },
 }
 
 impl Guard {
-    /// That an ndarray of this type is at the end of a path; its memory goes to the slots from `to` on.
+    /// Expects an ndarray of this type at the end of a path. Its memory is passed in the slots from `to` on.
     pub fn array(py: Python<'_>, path: &Path, desc: NdarrayDesc, to: u32) -> Guard {
         let marks = matches!(path.steps.last(), Some(Step::Attribute(name)) if name == MARKS);
         let steps = path.steps[..path.steps.len() - usize::from(marks)].to_vec();
@@ -171,7 +171,7 @@ impl Guard {
         Some((route, name.clone_ref(py)))
     }
 
-    /// The expectation is fixed as long as the object is the same.
+    /// Whether the expectation holds as long as the object is the same.
     pub fn is_of_immutable(&self) -> bool {
         self.expected.is_immutable()
     }

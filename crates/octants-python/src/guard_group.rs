@@ -99,7 +99,7 @@ impl GuardGroup {
             }
         }
         // Code that ran in between may have changed the object again, so the earlier versions are stored. Versions of
-        // another class, or of an object with other attributes, say nothing about what its properties read.
+        // another class, or of an object with other attributes, do not cover the attributes that its properties read.
         for guard in &self.guards {
             let name = guard.attribute_of(object.py());
             if !name.is_some_and(|(_, name)| is_steady(&object, name.bind(object.py())).unwrap_or(false)) {

@@ -32,7 +32,7 @@ pub fn queue_on(
     waiting(py, |caller| work(&stream, caller))
 }
 
-/// For work that the host does in place of a kernel: waits for what is queued on the stream given to it, if one is.
+/// For work that the host does in place of a kernel: waits for the given stream, if there is one.
 #[pyfunction]
 pub fn before_host_work(py: Python<'_>, qd_stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
     let stream = match qd_stream {

@@ -30,8 +30,8 @@ impl InProgress {
     fn enter_process(&self) {
         let generation = detached::generation();
         if self.generation.swap(generation, Ordering::Relaxed) != generation {
-            // SAFETY: this thread has the interpreter, and no other one of this process has been here: those that wait
-            // for a compilation have been here before.
+            // SAFETY: this thread holds the interpreter, and no other thread of this process has locked it since the
+            // fork: a thread that waits for a compilation has run this code before.
             unsafe { self.keys.renew_if_held() };
             let forker = thread::current().id();
             self.lock().retain(|(_, who)| *who == forker);

@@ -78,7 +78,7 @@ fn dumps(program: &Program) -> bool {
     program.session.config().dumps_code() || dumps_stages()
 }
 
-/// Whether compilations of a program are to be shown: to the observer, or to files that options request.
+/// Whether compilations of a program are observed: by the observer, or by files that options request.
 pub fn is_observed(program: &Program) -> bool {
     dumps(program) || OBSERVER.lock().unwrap_or_else(PoisonError::into_inner).is_some()
 }

@@ -53,7 +53,7 @@ impl<'a, 'py, L: HoldLater + ?Sized> Interpreter<'a, 'py, L> {
         }
     }
 
-    /// Takes the interpreter again. Returns what a signal handler has raised meanwhile.
+    /// Reacquires the interpreter. Returns an exception that a signal handler has raised meanwhile.
     pub fn take(self) -> Option<PyErr> {
         self.raised.take()
     }
@@ -90,7 +90,7 @@ impl<'a, 'py, L: HoldLater + ?Sized> Interpreter<'a, 'py, L> {
         self.reacquire();
         // SAFETY: this thread has just taken the interpreter.
         let py = unsafe { Python::assume_attached() };
-        // Python code such as that of `is_main_thread` handles signals too.
+        // Running Python code, as `is_main_thread` does, handles signals too.
         let end = py.check_signals().and_then(|()| if self.main.get() { Ok(true) } else { is_main_thread(py) });
         match end {
             Ok(main) => {

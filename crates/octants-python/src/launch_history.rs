@@ -92,7 +92,7 @@ impl LaunchHistory {
         }
     }
 
-    /// Some launch with these arguments has had no gradient yet.
+    /// Whether a launch with these arguments still has no gradient.
     pub fn lacks_gradient(&self, slots: &[u64]) -> bool {
         self.lock().launches.get(slots).is_some_and(|same| same.owed > 0)
     }

@@ -1,4 +1,4 @@
-//! [`LevelTree`]: a tree of levels as a Python object, and what it knows once it is laid out: see octants-layout.
+//! [`LevelTree`]: a tree of levels as a Python object, and its layout: see octants-layout.
 
 use octants_layout::{Activity, CellIndex, LayoutError, LevelId, LevelKind, SparseArea, TreeLayout};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -48,7 +48,7 @@ impl LevelTree {
         extents: &Bound<'_, PyTuple>,
     ) -> PyResult<u32> {
         let pair = |(axis, extent): (Bound<'_, PyAny>, Bound<'_, PyAny>)| -> PyResult<(u8, u64)> {
-            // The extent is a positive integer: what fails is its size.
+            // The extent is a positive integer, so it failed because of its size.
             Ok((axis.extract()?, mapped(py, extent.extract().map_err(|_| LayoutError::TooLarge))?))
         };
         let axes = axes.iter().zip(extents.iter()).map(pair).collect::<PyResult<_>>()?;
@@ -192,7 +192,7 @@ impl Area {
         Placement::new(self.area.counts.clone())
     }
 
-    /// Where each chunk's cells begin in the list.
+    /// The start of each chunk's cells in the list.
     #[getter]
     fn starts(&self) -> Placement {
         Placement::new(self.area.starts.clone())
@@ -204,8 +204,8 @@ impl Area {
         Placement::new(self.area.count.clone())
     }
 
-    /// The components in a cell that are below no further sparse level: number of the place, placement by the indices
-    /// of the cell and of what is in it, extents of the latter.
+    /// The components in a cell that are not below another sparse level: the component's number, its placement by the
+    /// indices of the cell and within it, and the extents within the cell.
     #[getter]
     fn views<'py>(&self, py: Python<'py>) -> PyResult<Vec<(u32, Placement, Bound<'py, PyTuple>)>> {
         let views = self.area.views.iter();

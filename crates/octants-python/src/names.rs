@@ -170,7 +170,7 @@ pub fn function_name(function: &Bound<'_, PyAny>) -> String {
     text_attribute(function, pyo3::intern!(function.py(), "__name__")).unwrap_or_else(|| "?".to_string())
 }
 
-/// Whether an object is a `qd.Tensor`. By its type alone: this is on the hot path.
+/// Whether an object is a `qd.Tensor`. Checks only the type: this is on the hot path.
 #[inline]
 pub fn is_tensor(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let class = Package::get(object.py())?.tensor.as_ptr();
@@ -178,7 +178,7 @@ pub fn is_tensor(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(unsafe { ffi::PyType_IsSubtype(ffi::Py_TYPE(object.as_ptr()), class.cast()) } != 0)
 }
 
-/// Whether an object is a field. By its type alone: this is on the hot path.
+/// Whether an object is a field. Checks only the type: this is on the hot path.
 #[inline]
 pub fn is_field(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let class = Package::get(object.py())?.field.as_ptr();

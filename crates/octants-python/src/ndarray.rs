@@ -29,7 +29,7 @@ pub struct Ndarray {
     shape: SmallVec<[u64; 4]>,
     needs_grad: bool,
     strides: OnceLock<SmallVec<[i64; 4]>>,
-    /// Of an array that is split over ranks. `shape` is that of all rows.
+    /// For an array that is split over ranks. `shape` includes all rows.
     split: Option<SplitRows>,
 }
 
@@ -208,7 +208,7 @@ impl Ndarray {
         self.buffer.clone_ref(py)
     }
 
-    /// Where in its memory it begins, in bytes.
+    /// Its offset in its memory, in bytes.
     #[getter]
     #[pyo3(name = "_offset_in_memory")]
     fn offset_in_memory(&self) -> u64 {

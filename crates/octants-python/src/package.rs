@@ -44,11 +44,12 @@ pub struct Package {
     pub cache_observations: Py<PyAny>,
     /// Writes the code files that options request, from an `Inspection`.
     pub write_code: Py<PyAny>,
-    /// Launches on arrays that are split over ranks. `plan` takes a kernel's name, what its tasks do, and the arrays.
-    /// It returns what `split_rows.rs` keeps as a plan. `is_alone` returns whether there are no other ranks.
+    /// Launches on arrays that are split over ranks. `plan` takes a kernel's name, the descriptions of its tasks, and
+    /// the arrays. It returns what `split_rows.rs` keeps as a plan. `is_alone` returns whether there are no other
+    /// ranks.
     pub split_launch: Py<PyAny>,
-    /// The same for launches on several devices of this process. `begin` takes what the tasks do and a stream for each
-    /// device.
+    /// The same for launches on several devices of this process. `begin` takes the descriptions of the tasks and a
+    /// stream for each device.
     pub device_launch: Py<PyAny>,
     /// Takes a position among the devices of this process. Returns the scope in which this thread is the rank of that
     /// device.

@@ -7,7 +7,7 @@ use pyo3::types::PyTuple;
 /// For each axis its digits, outermost first: extent and stride in bytes.
 type Axes = Vec<Vec<(u64, u64)>>;
 
-/// Where a component lies in a buffer. `Placement(base, axes)`.
+/// The position of a component in a buffer. `Placement(base, axes)`.
 #[pyclass(module = "octants._octants", frozen, eq, hash)]
 #[derive(PartialEq, Eq, Hash)]
 pub struct Placement {
@@ -35,8 +35,8 @@ impl Placement {
         Placement { place: octants_layout::Placement { base, axes } }
     }
 
-    /// The components of an array without gaps, from byte `first` on. `order` lists the axes, outermost first.
-    /// The components of an element lie side by side, `itemsize` bytes each.
+    /// The components of an array without gaps, from byte `first` on. `order` lists the axes, outermost first. The
+    /// components of an element are adjacent, `itemsize` bytes each.
     #[staticmethod]
     fn of_array(
         first: u64,

@@ -68,7 +68,7 @@ impl<'py> Gathered<'py> {
         // SAFETY: the library was not called since.
         let (shape, row_major) = unsafe { (tensor.extents(), tensor.is_row_major()) };
         let Some(scalar) = tensor.scalar().filter(|_| row_major) else { return Ok(false) };
-        // The library may reuse the shape once it is asked for the gradient.
+        // The library may reuse the shape's memory when the gradient is queried.
         let Some(array) = RowMajor::of(tensor.address(), scalar, shape.iter().map(|&n| n as u64)) else {
             return Ok(false);
         };

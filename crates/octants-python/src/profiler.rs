@@ -20,7 +20,7 @@ type KernelRow = (String, Sums, Vec<(String, Sums)>);
 /// Phase, name, begin and duration of a step, in seconds from the begin of the compilation.
 type StepRow = (&'static str, &'static str, f64, f64);
 
-/// Kernel, begin in seconds from that of the program, whether the code was found on disk, steps.
+/// Kernel, start in seconds since the program's start, whether the code was found on disk, steps.
 type CompilationRow = (String, f64, bool, Vec<StepRow>);
 
 fn sums(t: &Total) -> Sums {
@@ -86,7 +86,7 @@ pub fn profiler_clear(py: Python<'_>) -> PyResult<SpanId> {
     waiting(py, |caller| profiler.clear(caller))
 }
 
-/// What was compiled and how long each step took, in the order in which it was done.
+/// The compilations and the duration of each step, in order.
 #[pyfunction]
 pub fn compilations(py: Python<'_>) -> PyResult<Vec<CompilationRow>> {
     let step = |s: &Step| (s.phase.name(), s.name, s.begin.as_secs_f64(), s.elapsed.as_secs_f64());
@@ -107,7 +107,7 @@ pub fn clear_compilations(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// The device's name, and bytes: those that buffers hold and those of the device, if known.
+/// The device's name, the bytes of all buffers, and those of the device, if known.
 #[pyfunction]
 pub fn memory_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let program = program::require(py)?;

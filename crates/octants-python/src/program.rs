@@ -74,8 +74,8 @@ pub fn current_epoch() -> u64 {
     EPOCH.load(Ordering::Acquire)
 }
 
-/// The serial of this thread's current program: that of the device whose block it is in, or else the default one. Zero
-/// without a program.
+/// The serial of this thread's current program: that of the innermost `with device:` block, or else the default one.
+/// Zero without a program.
 #[inline]
 pub fn current_serial() -> u64 {
     if SEVERAL.load(Ordering::Relaxed) {
@@ -214,8 +214,8 @@ pub fn join(session: Session, name: String, epoch: u64) -> Option<Arc<Program>> 
 
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// In a child process: releases the parent's programs where streams are real, since the threads that serve them are
-/// the parent's. Those without streams go on.
+/// In a child process: releases the parent's programs with real streams, because the threads that serve them exist only
+/// in the parent. Programs without streams continue.
 ///
 /// # Safety
 /// The process has just been made by a fork, and this is its only thread.
@@ -243,13 +243,13 @@ pub unsafe fn resume_after_fork() {
 static PRINTED: Renewable<String> = Renewable::new(String::new());
 static ANYTHING_PRINTED: AtomicBool = AtomicBool::new(false);
 
-/// Collects what kernels print, on any thread, without the interpreter.
+/// Collects the text that kernels print, on any thread, without the interpreter.
 pub fn collect_printed(text: &str) {
     PRINTED.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
     ANYTHING_PRINTED.store(true, Ordering::Release);
 }
 
-/// Writes what kernels have printed to `sys.stdout`.
+/// Writes the collected text of kernels to `sys.stdout`.
 #[inline]
 pub fn write_printed(py: Python<'_>) -> PyResult<()> {
     if ANYTHING_PRINTED.load(Ordering::Acquire) { write_now(py) } else { Ok(()) }

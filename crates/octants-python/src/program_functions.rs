@@ -183,7 +183,7 @@ pub fn subgroup_size() -> u32 {
     current().map_or(0, |p| p.session.target_info().subgroup_size)
 }
 
-/// Most bytes of shared memory that the arrays of a block may take on the running program's device.
+/// Maximum number of bytes of shared memory that the arrays of a block may take on the running program's device.
 #[pyfunction]
 pub fn max_shared_bytes() -> u64 {
     current().map_or(0, |p| p.session.target_info().max_shared_bytes)
@@ -201,7 +201,7 @@ pub fn generation() -> u64 {
     current_epoch()
 }
 
-/// The device that the environment asks for, if it asks for one.
+/// The `arch` that the environment requests, if any.
 #[pyfunction]
 pub fn requested_arch() -> Option<String> {
     octants_engine::environment::requested_arch()
@@ -231,7 +231,7 @@ pub fn config<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
     Ok(dict)
 }
 
-/// Changes an option of the current program for what is compiled and launched from now on.
+/// Changes an option of the current program for later compilations and launches.
 #[pyfunction]
 pub fn set_option(py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
     let value = option_value(name, value)?;

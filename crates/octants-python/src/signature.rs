@@ -152,7 +152,7 @@ pub fn check_annotations(function: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// `tuple[a, b]` and lists become tuples; `None` stands for no annotation.
+/// `tuple[a, b]` and lists become tuples; `None` means no annotation.
 fn return_annotation(annotation: Bound<'_, PyAny>) -> PyResult<Option<Bound<'_, PyAny>>> {
     let py = annotation.py();
     if annotation.is_none() {
@@ -223,8 +223,8 @@ impl Signature {
         self.params.iter().try_for_each(|p| p.kind.traverse(visit))
     }
 
-    /// The name of a value or array argument, by its number in the order in which a call gathers them; where kinds
-    /// depend on the argument, the kernel's parameters in general.
+    /// The name of a value or array argument, by its number in the order of gathering. If kinds depend on the
+    /// arguments, a generic name.
     pub fn leaf_name(&self, leaf: usize) -> String {
         fn count(kind: &ParamKind) -> usize {
             match kind {

@@ -224,7 +224,7 @@ impl Specialization {
         self.sees_launches.store(false, Ordering::Relaxed);
     }
 
-    /// Describes what has changed since compilation, for messages.
+    /// Describes changes since compilation, for messages.
     pub fn changed(&self, args: &[Bound<'_, PyAny>]) -> Option<(u32, String)> {
         let (mut slots, mut gathered) = (Slots::from_slice(&self.slots), Gathered::of(self.serial, false));
         let differs = |g: &&Guard| matches!(g.holds(args, &mut slots, &mut gathered), Ok(false));
@@ -379,7 +379,7 @@ impl Specialization {
         self.arrays.iter().any(|a| a.leaf == leaf && a.written)
     }
 
-    /// What an array argument is called. `parameter` names the parameters.
+    /// The name of an array argument. `parameter` names the parameters.
     pub fn name_of<'a>(&self, leaf: u32, parameter: impl Fn(usize) -> &'a str) -> String {
         let Some(array) = self.arrays.iter().find(|a| a.leaf == leaf) else { return String::from("an argument") };
         let (param, members) = &array.place;
@@ -389,7 +389,7 @@ impl Specialization {
             .join(".")
     }
 
-    /// Checks that do not change which code runs: memory that is gone, values of another type, arrays that may not be
+    /// Checks that do not change which code runs: freed memory, values of another type, read-only arrays that are
     /// written. `parameter` names the parameters.
     #[inline]
     pub fn check<'a>(

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 
-/// Most plans that an array keeps.
+/// Maximum number of plans that an array keeps.
 const MOST_PLANS: usize = 64;
 
 static NUMBERS: AtomicU64 = AtomicU64::new(1);

@@ -1,11 +1,11 @@
 //! [`Stream`] as a Python object, and this thread's current stream. What Python calls is in [`crate::stream_methods`].
 //!
-//! Scopes of streams and of devices nest, in one list. The innermost one says on which device the thread is, and on
-//! which of its streams: a scope of a stream is one of the stream's device, too, and in a scope of a device the default
-//! stream is current. So the current stream is always one of the current program's.
+//! Stream scopes and device scopes form one stack. The innermost scope determines the thread's device and stream: a
+//! stream scope also selects the stream's device, and a device scope selects that device's default stream. The current
+//! stream therefore always belongs to the current program.
 //!
-//! A Python object holds its runtime stream until it is destroyed; a launch on it holds another reference, so that a
-//! stream that one thread destroys stays whole for what another is just launching.
+//! A Python object holds its runtime stream until it is destroyed. A launch holds another reference, so one thread may
+//! destroy a stream while another thread launches on it.
 
 use std::cell::{Cell, RefCell};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -217,7 +217,7 @@ fn followed_stream(py: Python<'_>) -> PyResult<Option<runtime::Stream>> {
     Ok(Some(stream))
 }
 
-/// This thread's innermost scope is that of a stream.
+/// Whether this thread's innermost scope is a stream scope.
 pub fn in_stream_scope() -> bool {
     ON_STREAM.get()
 }

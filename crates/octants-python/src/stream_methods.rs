@@ -46,7 +46,7 @@ impl Stream {
         Ok(self.open(py)?.native_handle())
     }
 
-    /// Waits until all work of the stream is done, and raises what failed in it.
+    /// Waits until all work of the stream is done, and raises its failures.
     fn synchronize(&self, py: Python<'_>) -> PyResult<()> {
         let stream = self.open(py)?;
         waiting(py, |caller| stream.synchronize(caller))

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 
 use crate::errors;
 
-/// What is recorded after a launch, and again before its gradient.
+/// A record of a launch, made after it and again before its gradient.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct TripCountRecord {
     /// For each loop or read: whether it is a read, its line, its number of iterations, and a hash of its executions.

@@ -75,7 +75,7 @@ pub fn set_vectorcall_offset(kernel: &Bound<'_, Kernel>) {
         let offset = field as isize - kernel.as_ptr() as isize;
         let kind = kernel.get_type().as_type_ptr();
         // SAFETY: the type is alive and not used by another thread yet. All its objects have the field at the same
-        // place.
+        // offset.
         unsafe {
             (*kind).tp_vectorcall_offset = offset;
             // Without the interpreter's lock the flags are an atomic number of this type.

@@ -12,7 +12,7 @@ pub fn raised(py: Python<'_>, error: DeviceError) -> PyErr {
     errors::from_engine(py, error.into())
 }
 
-/// Waits without the interpreter, and writes what was printed meanwhile.
+/// Waits without the interpreter, and writes text that was printed meanwhile.
 pub fn waiting<T>(py: Python<'_>, wait: impl FnOnce(&dyn Caller) -> Result<T, DeviceError>) -> PyResult<T> {
     let end = interruptible(py, |caller| wait(caller).map_err(Into::into))?;
     end.map_err(|e| errors::from_engine(py, e))

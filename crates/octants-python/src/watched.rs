@@ -203,7 +203,7 @@ struct DictHead {
 }
 
 /// The dict's version tag (PEP 509): unique among all dicts, and replaced by each change. 0 from Python 3.13 on, where
-/// assignments to attributes need not count and the tag is being removed.
+/// assignments to attributes need not change the tag, and which phases it out.
 pub fn dict_version(dict: &Bound<'_, PyDict>) -> u64 {
     static COUNTED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     let py = dict.py();

@@ -17,7 +17,7 @@ use crate::error::{ErrorKind, Result};
 use crate::nesting::refuse_while_capturing;
 use crate::report::lock;
 
-/// Contents of a buffer: as long as its version is the same, so are they.
+/// The version of a buffer's contents. Equal versions imply equal contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version {
     /// Numbers of buffers are given once.
@@ -71,7 +71,7 @@ impl BufferCore {
             known.writes |= writes;
             return;
         }
-        // A stream that is gone has ended its work.
+        // A dropped stream has finished its work.
         streams.retain(|u| u.stream.strong_count() > 0);
         streams.push(Use { stream: Arc::downgrade(stream), writes });
     }
@@ -204,8 +204,8 @@ impl Buffer {
         self.0.note_use(stream, writes);
     }
 
-    /// Waits until the host may access the memory: for the streams whose work conflicts with the access, and only for
-    /// those. Reports their failures that were not reported yet.
+    /// Waits until the host may access the memory: only for the streams whose work conflicts with the access. Reports
+    /// their unreported failures.
     #[inline]
     pub fn wait(&self, access: HostAccess, caller: &dyn Caller) -> Result<()> {
         refuse_while_capturing("the host cannot access an array's memory")?;

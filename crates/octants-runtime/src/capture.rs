@@ -111,7 +111,7 @@ pub(crate) struct RecordedWork {
     lanes: Vec<Lane>,
     /// Numbers of lanes that were given.
     numbers: usize,
-    /// What streams begin after that appear from now on.
+    /// The steps after which new streams of the capture begin.
     base: Vec<usize>,
     events: HashMap<EventHandle, Vec<usize>>,
     /// Streams of other libraries, by handle, whose work comes first.
@@ -216,7 +216,7 @@ impl Capture {
         current().map_or(Ok(()), |capture| capture.note_new(buffer))
     }
 
-    /// What was noted, which is then no longer here. A thread that still takes part is refused from now on.
+    /// Takes the recorded work. Threads that still take part are refused from now on.
     pub(crate) fn end(&self) -> RecordedWork {
         std::mem::replace(&mut *lock(&self.open), RecordedWork { ended: true, ..RecordedWork::default() })
     }
@@ -437,7 +437,7 @@ impl Capture {
         Ok(())
     }
 
-    /// Notes a stream of another library whose work comes before that of the graph.
+    /// Records a stream of another library whose work precedes that of the graph.
     pub(crate) fn note_handle(&self, handle: u64) {
         let mut noted = lock(&self.open);
         if !noted.awaited_handles.contains(&handle) {
@@ -467,8 +467,8 @@ impl Capture {
         noted.own.extend(memory.iter().cloned());
         let (lane, first) = (noted.lane(stream), noted.steps.len());
         let before = noted.lanes[lane].ends.clone();
-        // The first lane of the graph within is the stream's. The others are new, since those of two graphs, or of two
-        // launches of one, may run side by side.
+        // The first lane of the nested graph is that of the stream. The others are new, because lanes of two graphs, or
+        // of two launches of one, may run concurrently.
         let (own_number, others) = (noted.lanes[lane].number, noted.numbers);
         let number_of = |inner: usize| if inner == 0 { own_number } else { others + inner - 1 };
         noted.numbers += steps.iter().map(|s| s.lane).max().unwrap_or(0);

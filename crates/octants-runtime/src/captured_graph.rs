@@ -30,16 +30,16 @@ pub(crate) struct Plan {
     pub(crate) awaited_handles: Vec<u64>,
     /// Memory that is the graph's own, and whether it always holds the same.
     pub(crate) own: Vec<(Buffer, bool)>,
-    /// What follows from the steps; none before the first launch, and after a step was exchanged for one that is not of
-    /// the same code.
+    /// The layout derived from the steps. `None` before the first launch, and after a step was replaced by one with
+    /// other code.
     pub(crate) layout: Option<Layout>,
     /// Steps that were updated since the last launch.
     pub(crate) exchanged: Vec<usize>,
     /// The stream of the last launch.
     pub(crate) last: Weak<StreamCore>,
-    /// What launches use that another library has captured, and runs when it likes.
+    /// Layouts in use by launches that another library has captured, and may run at any time.
     captured: Vec<Layout>,
-    /// Times that pieces of work were made of the steps.
+    /// Number of times that the steps were divided into pieces.
     makes: u64,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Layout {
     pub(crate) events: Vec<Option<EventHandle>>,
     /// Steps of a piece that others of it, on other lanes, wait for.
     pub(crate) crosses: Vec<bool>,
-    /// Of the launches among the steps, which it is in its piece.
+    /// For each launch among the steps, its number in its piece.
     pub(crate) ordinals: Vec<u64>,
     /// Bytes that the host reads conditions from.
     pub(crate) result_bytes: u64,
@@ -69,7 +69,7 @@ struct Used {
     writes: usize,
 }
 
-/// Steps that the host has no part in, or one in which it has.
+/// Steps without the host, or a single step in which the host takes part.
 pub(crate) struct Piece {
     pub(crate) steps: Range<usize>,
     /// The lanes of its steps.
@@ -84,7 +84,7 @@ pub(crate) struct Piece {
 pub(crate) enum PieceKind {
     /// A launch with work of the host's.
     Alone,
-    /// The driver has not been asked yet to build a native graph.
+    /// No native graph has been requested from the driver.
     New,
     /// It does.
     Made { graph: GraphHandle, channel: DevicePtr },
@@ -104,7 +104,7 @@ impl CapturedLaunch {
         !self.arrays.is_empty() || self.foreign || kernel.spilled_at.is_some() || needs_host(&kernel.sections)
     }
 
-    /// The host may have to decide.
+    /// Whether the host may have to evaluate a condition.
     pub(crate) fn decides(&self) -> bool {
         decides(&self.kernel.sections)
     }
@@ -121,7 +121,7 @@ impl Work {
         }
     }
 
-    /// It is between the graphs that are made of others.
+    /// Whether it separates native graphs.
     fn is_alone(&self) -> bool {
         match self {
             Work::Launch(launch) => launch.is_alone(),
@@ -210,8 +210,7 @@ impl CapturedGraph {
         !self.device.is_closed()
     }
 
-    /// The plan, independent of the launching stream.
-    /// What is launched now.
+    /// The current steps, independent of the launching stream.
     pub(crate) fn steps_now(&self) -> Vec<Step> {
         self.lock().steps.clone()
     }

@@ -41,7 +41,7 @@ impl Channel {
         Ok(Channel { memory, kernels: Vec::new(), taken: 0, failure_taken: false })
     }
 
-    /// Where code finds it.
+    /// Its address for code.
     pub(crate) fn memory(&self) -> DevicePtr {
         self.memory
     }
@@ -99,8 +99,8 @@ impl Channel {
             fail_at_site(&kernel, failures, site, &values);
             self.failure_taken = true;
         }
-        // What the host writes while the device changes the same word may be lost: not every bus makes the two take
-        // turns.
+        // A host write may be lost if the device concurrently changes the same word, because not every bus supports
+        // atomic access by both.
         if !idle {
             return;
         }

@@ -44,7 +44,7 @@ const LANES: usize = 8;
 /// A device's lanes.
 pub(crate) struct Lanes {
     state: Mutex<State>,
-    /// Launches have gone to lanes since the default stream was ordered after all of them.
+    /// Whether launches were queued on lanes since the default stream was last ordered after all of them.
     open: AtomicBool,
     /// The history is not empty.
     holding: AtomicBool,
@@ -146,7 +146,7 @@ impl Lanes {
         let home = self.home.upgrade().filter(|home| !home.device.is_closed() && !nesting::submitting());
         let Some(home) = home else { return };
         let held = take(&mut lock(&self.state).history);
-        // A driver that refuses a launch here refuses what comes after it as well.
+        // A driver that refuses a launch here also refuses later ones.
         let _ = submit(&home, held, caller);
     }
 
@@ -214,8 +214,8 @@ impl LaunchesElsewhere for Lanes {
         let mut state = lock(&self.state);
         let driver = &*home.device.driver;
         let last: Vec<EventHandle> = state.last_events();
-        // SAFETY: the events are the lanes' own. Where the default stream cannot be ordered after them the host waits;
-        // an error of that is of work whose own stream reports it.
+        // SAFETY: the events belong to the lanes. If the default stream cannot be ordered after them, the host waits;
+        // the failed work's own stream reports the error.
         unsafe {
             if !last.is_empty() && driver.wait_events(home.handle, &last).is_err() {
                 last.iter().for_each(|event| drop(driver.synchronize_event(*event)));
@@ -261,7 +261,7 @@ fn submit(home: &Arc<StreamCore>, held: Held, caller: &dyn Caller) -> Result<()>
     })
 }
 
-/// A graph of launches, each after those that it conflicts with. `None` where their memory is not what it was.
+/// A graph of launches, each after those that it conflicts with. `None` if their memory has changed.
 fn graph_of(device: &Arc<DeviceCore>, launches: &[Arc<CapturedLaunch>]) -> Option<CapturedGraph> {
     let given: Vec<Given> =
         launches.iter().map(|l| given_buffers(device, &l.kernel, &l.args)).collect::<Option<_>>()?;

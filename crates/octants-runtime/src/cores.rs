@@ -36,7 +36,7 @@ pub(crate) struct DeviceCore {
     abandoned: AtomicBool,
     pub(crate) buffers: Renewable<HashMap<u64, Weak<BufferCore>>>,
     next_buffer: AtomicU64,
-    /// The buffers by address, kept where launches return before their work is done.
+    /// The buffers by address, if launches are asynchronous.
     pub(crate) by_address: RwLock<BTreeMap<u64, Weak<BufferCore>>>,
     streams: Renewable<Vec<Weak<StreamCore>>>,
     /// Adopted streams, kept until the program ends or they are forgotten.
@@ -70,7 +70,7 @@ pub(crate) struct DeviceCore {
 }
 
 /// Launches of the default stream that are deferred, or run on other streams. All other operations of the default
-/// stream come after them.
+/// stream run after them.
 pub(crate) trait LaunchesElsewhere: Send + Sync {
     /// Submits deferred launches.
     fn cut(&self, caller: &dyn Caller);
@@ -195,10 +195,10 @@ pub(crate) struct Uses {
     pub(crate) writes: Writes,
 }
 
-/// How many times memory was written to, where each write is seen. These are all: launches, whichever way their tasks
-/// are queued (one by one, as one graph, measured, in groups on worker streams, inside another launch); what is queued
-/// in place of a kernel (fills, copies, uploads and writes on a stream), before the stream's turn is given on; and the
-/// host ([`crate::Buffer::write`]).
+/// The write count of memory, if all writes are tracked. Writes are: launches, no matter how their tasks are queued
+/// (one by one, as one graph, measured, in groups on worker streams, inside another launch); stream operations in place
+/// of a kernel (fills, copies, uploads and writes), before the stream's turn ends; and host writes
+/// ([`crate::Buffer::write`]).
 #[derive(Clone, Copy)]
 pub(crate) enum Writes {
     /// The number of writes.

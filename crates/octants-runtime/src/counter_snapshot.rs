@@ -21,7 +21,7 @@ struct SavedCounter {
 }
 
 impl CounterSnapshot {
-    /// Of a launch that is about to be made on a stream.
+    /// The counters of a launch that is about to be made on a stream.
     ///
     /// # Errors
     /// The driver's; that a counter is not in memory of the device.

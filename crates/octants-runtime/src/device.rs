@@ -188,8 +188,8 @@ impl Device {
         &self.0.core.races
     }
 
-    /// Watches for launches on different streams that touch the same elements in no order, from now on. Without effect
-    /// on a device that does everything at once.
+    /// Starts race checks of unordered launches on different streams that touch the same elements. No effect on a
+    /// synchronous device.
     pub fn watch_launches(&self) {
         self.0.watch.begin();
     }
@@ -220,8 +220,8 @@ impl Device {
         self.0.watch.graph(stream.core(), (&graph.steps_now(), graph.last_stream().as_deref()), caller)
     }
 
-    /// Lets launches on the default stream run concurrently where what they touch allows it: see
-    /// [`crate::concurrency`]. Without effect on a device that does everything at once.
+    /// Makes launches on the default stream run concurrently if their accesses do not conflict: see
+    /// [`crate::concurrency`]. No effect on a synchronous device.
     pub fn infer_concurrency(&self, caller: &dyn Caller) {
         self.prepare_concurrency(caller);
         self.0.core.set_concurrent();
@@ -267,7 +267,7 @@ impl Device {
         unsafe { stream.launch_with(kernel, args, arrays, caller) }
     }
 
-    /// Where launches on the default stream went since the last call, the latest some thousands of them.
+    /// The streams of launches on the default stream since the last call, at most the latest few thousand.
     pub fn take_decisions(&self) -> Vec<Decision> {
         self.0.lanes.get().map(|lanes| lanes.take_decisions()).unwrap_or_default()
     }
@@ -287,7 +287,7 @@ impl Device {
         self.0.core.workers.trim(&*self.0.core.driver);
     }
 
-    /// Memory of `bytes` bytes, zeroed. No bytes are fine.
+    /// Zeroed memory of `bytes` bytes, which may be zero.
     pub fn allocate(&self, bytes: u64) -> Result<Buffer> {
         Buffer::allocate(&self.0.core, bytes, Contents::Zeroed)
     }
@@ -325,7 +325,7 @@ impl Device {
         let spilled_end = spilled_at.map_or(artifact.frame_bytes, |at| at + args);
         let rounds_at = draws_again(artifact, &sections).then_some(spilled_end.next_multiple_of(8));
         let rounds_end = rounds_at.map_or(spilled_end, |at| at + 8 * loops_of(&sections));
-        // Elsewhere the host reads what decides.
+        // On other devices, the host reads the conditions.
         let may_end = !core.host_addressable && !checkpoint_labels(&sections).is_empty();
         let end_at = may_end.then_some(rounds_end.next_multiple_of(8));
         let meta = Arc::new(KernelMeta::of(artifact));
@@ -350,8 +350,8 @@ impl Device {
         Ok(LoadedKernel::new(code))
     }
 
-    /// Waits for all work of this program, on every stream, and writes out what it printed. Reports a failure that was
-    /// not reported yet; of several streams' the others are left for the next such call.
+    /// Waits for all work of this program, on every stream, and writes out what it printed. Reports one unreported
+    /// failure. Failures of other streams are left for the next such call.
     pub fn synchronize(&self, caller: &dyn Caller) -> Result<()> {
         refuse_while_capturing("the host cannot wait for the device")?;
         let core = &self.0.core;
@@ -373,10 +373,10 @@ impl Device {
         streams.iter().try_for_each(|s| s.report_pending())
     }
 
-    /// To be called in a process that a fork has made, which has the memory of its parent but none of its other
-    /// threads: neither those that serve streams, nor those that were launching. False if the device has streams: every
-    /// use of the program's objects is an error from now on, and nothing is given back. A device without streams goes
-    /// on; what threads were using that are not here begins again.
+    /// Must be called in the child after a fork. The child has the parent's memory but none of its other threads,
+    /// neither those that serve streams nor those that were launching. Returns false if the device has streams: every
+    /// use of the program's objects is an error from now on, and nothing is freed. A device without streams remains
+    /// usable; locks and pools of missing threads are recreated.
     ///
     /// # Safety
     /// The process has just been made by a fork, and this is its only thread.
@@ -395,8 +395,8 @@ impl Device {
             return true;
         }
         core.abandon();
-        // Another thread may have held the lock, and is not there to give it back. What is missed is refused when it
-        // meets the device.
+        // Another thread may have held the lock, and does not exist here to release it. Skipped buffers are refused
+        // when they are used with the device.
         if let Ok(buffers) = core.buffers.try_lock() {
             buffers.values().filter_map(Weak::upgrade).for_each(|b| b.close());
         }
@@ -428,7 +428,7 @@ impl Device {
     }
 
     /// All work, including work that is queued later, is canceled if the device supports it: for a program that is
-    /// about to be closed. Where it cannot, [`Device::close`] waits for a short time only.
+    /// about to be closed. If it does not, [`Device::close`] waits only briefly.
     pub fn cancel(&self) {
         let core = &self.0.core;
         core.is_given_up.store(true, Ordering::Relaxed);
@@ -443,7 +443,7 @@ impl Device {
         self.0.core.wait_was_abandoned.load(Ordering::Relaxed)
     }
 
-    /// Whether the device was left to work that does not end. Its memory is the process's until that ends.
+    /// Whether the device was abandoned with work that does not end. Its memory stays allocated until the process ends.
     pub fn is_abandoned(&self) -> bool {
         self.0.core.is_abandoned()
     }
@@ -453,14 +453,14 @@ impl Device {
         !self.0.core.is_closed()
     }
 
-    /// Ends the program: waits for its work, after which every use of its objects is an error. Memory is given back at
-    /// once, that of pinned buffers when the last pin goes; threads end. Closing twice is fine. An error is of work
-    /// that was not waited for before; the program has ended all the same.
+    /// Ends the program: waits for its work, after which every use of its objects is an error. Memory is freed
+    /// immediately, that of pinned buffers with the last pin; threads end. Closing twice is allowed. A returned error
+    /// is a failure of work that was not waited for before; the program has ended nevertheless.
     ///
     /// Interrupted work is canceled if the device supports it: when the caller is interrupted, now or in the last wait
-    /// before. Where it cannot end it, a caller who is interrupted now, or a program that was given up
-    /// ([`Device::cancel`]), waits for a short time. Then the device is abandoned: the driver is not called again, and
-    /// what the program holds there is the process's until that ends.
+    /// before. If it cannot cancel the work, an interrupted caller, or a canceled program ([`Device::cancel`]), waits
+    /// only briefly. Then the device is abandoned: the driver is not called again, and the program's resources are
+    /// leaked until the process ends.
     pub fn close(&self, caller: &dyn Caller) -> Result<()> {
         let core = &self.0.core;
         if core.is_abandoned() {
@@ -537,7 +537,7 @@ impl Device {
         end
     }
 
-    /// Lets go of a device whose work does not end: waiting for it, as giving things back would, never ends either.
+    /// Abandons a device whose work does not end: releasing its resources would wait forever.
     fn abandon(&self) {
         let core = &self.0.core;
         core.abandon();

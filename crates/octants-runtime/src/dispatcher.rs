@@ -1,8 +1,8 @@
 //! [`Dispatcher`]: runs the tasks of a kernel on arrays that are split over ranks.
 //!
-//! The ranks of a process are its devices. Their launches are open at the same time: the launches of all but the first
-//! device lend themselves ([`Dispatcher::lend`]), and the launch of the first device decides which task comes next and
-//! queues it on all devices.
+//! The ranks of a process are its devices. Their launches are nested: the launches of all but the first device lend
+//! themselves ([`Dispatcher::lend`]), and the launch of the first device decides which task runs next and queues it on
+//! all devices.
 
 use crate::driver::Caller;
 use crate::error::{ErrorKind, Result};
@@ -61,7 +61,7 @@ impl Caller for DispatchingCaller<'_> {
     }
 }
 
-/// What a launch's random numbers depend on.
+/// The data on which a launch's random numbers depend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Draw {
     /// The program's seed.
@@ -84,7 +84,7 @@ pub trait OpenLaunch {
     /// As [`OpenLaunch::run_rows`].
     fn run_whole(&self, task: usize, draw: Draw) -> Result<()>;
 
-    /// Waits for what is queued if its memory is the host's, which the dispatcher accesses directly.
+    /// Waits for queued work if its memory is host memory, which the dispatcher accesses directly.
     ///
     /// # Errors
     /// The driver's.

@@ -104,7 +104,7 @@ pub enum Contents {
 
 /// The thread that launches.
 pub trait Caller {
-    /// Called before the thread waits or works for long (tens of microseconds), so that it can release what other
+    /// Called before the thread waits or works for long (tens of microseconds), so that it can release locks that other
     /// threads need. May be called more than once in a launch; never called while the caller could re-enter the
     /// launcher.
     fn will_block(&self);
@@ -125,7 +125,7 @@ pub trait Caller {
         false
     }
 
-    /// Who runs the tasks of a kernel on split arrays.
+    /// The dispatcher that runs the tasks of a kernel on split arrays.
     fn dispatcher(&self) -> Option<&dyn Dispatcher> {
         None
     }
@@ -174,7 +174,7 @@ pub struct Launch<'a> {
     pub failures: &'a Arc<Failures>,
     /// Where printed text goes.
     pub printer: &'a Arc<Printer>,
-    /// Who launches.
+    /// The launching thread.
     pub caller: &'a dyn Caller,
 }
 
@@ -484,7 +484,7 @@ pub trait Driver: Send + Sync + 'static {
     }
 
     /// Adds all tasks of a module, in the order of its `sections`, to the graph that another library captures from the
-    /// stream, between its earlier and later work. The module stays loaded as long as that graph. Returns false, with
+    /// stream, between its earlier and later work. The module stays loaded while that graph exists. Returns false, with
     /// nothing added, if the device cannot evaluate their conditions.
     unsafe fn launch_into_capture(
         &self,
@@ -504,7 +504,7 @@ pub trait Driver: Send + Sync + 'static {
 
     /// Queues a graph. The launches with the indices `changed` differ from last time in more than their number;
     /// `launch_of` returns a launch. Returns false, with nothing queued, if the graph cannot be updated to these
-    /// launches and has to be rebuilt.
+    /// launches and must be rebuilt.
     unsafe fn launch_graph<'a>(
         &self,
         _stream: StreamHandle,

@@ -36,7 +36,7 @@ pub enum ErrorKind {
         code: i64,
         /// The code's name or the system's message.
         name: String,
-        /// What was being done.
+        /// The operation that failed.
         doing: String,
     },
     /// An earlier error has made the device useless to this process.
@@ -67,7 +67,7 @@ pub enum ErrorKind {
     },
     /// An operation that the stream or event does not support.
     Misuse {
-        /// What is wrong, and what to do.
+        /// The problem and the remedy.
         message: String,
     },
     /// A range outside a buffer.
@@ -86,13 +86,13 @@ pub enum ErrorKind {
 }
 
 impl DeviceError {
-    /// What went wrong.
+    /// The kind of the error.
     pub fn kind(&self) -> &ErrorKind {
         &self.0
     }
 }
 
-/// The user has interrupted what was to be done.
+/// Whether the user has interrupted the operation.
 pub(crate) fn is_interrupt<T>(end: &Result<T>) -> bool {
     matches!(end, Err(e) if *e.kind() == ErrorKind::Interrupted)
 }

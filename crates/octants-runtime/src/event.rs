@@ -228,7 +228,7 @@ impl Drop for Event {
         if self.device.is_measured() {
             self.device.profile.forget_event(self.handle.0);
         }
-        // SAFETY: made by this driver, and used no more.
+        // SAFETY: made by this driver, and not used afterwards.
         unsafe { self.device.driver.destroy_event(self.handle) }
     }
 }

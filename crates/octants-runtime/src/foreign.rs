@@ -45,7 +45,7 @@ impl Drop for Once<'_> {
         if self.device.is_measured() {
             self.device.profile.forget_event(self.event.0);
         }
-        // SAFETY: made above; what waits for it still may.
+        // SAFETY: created above. Work that waits for it is not affected.
         unsafe { self.device.driver.destroy_event(self.event) }
     }
 }
@@ -93,8 +93,8 @@ impl Buffer {
 }
 
 impl Stream {
-    /// Makes what is queued here from now on wait for what is queued on the stream with this handle, which another
-    /// library made and keeps alive.
+    /// Makes later work of this stream wait for the work queued on the stream with this handle, which another library
+    /// created and keeps alive.
     pub fn wait_for_handle(&self, handle: u64) -> Result<()> {
         let core = self.core();
         core.device.check_open("stream")?;

@@ -16,7 +16,7 @@ pub(crate) struct Fork<'a> {
 }
 
 impl<'a> Fork<'a> {
-    /// Takes `count` workers, at least one, and makes them wait for what is queued on `stream`, which may be
+    /// Takes `count` workers, at least one, and makes them wait for the work queued on `stream`, which may be
     /// `captured`.
     pub(crate) fn new(device: &'a DeviceCore, stream: StreamHandle, captured: bool, count: usize) -> Result<Fork<'a>> {
         let mut fork = Fork { device, stream, workers: Vec::with_capacity(count) };

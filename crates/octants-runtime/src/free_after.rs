@@ -33,7 +33,7 @@ impl DeviceCore {
     /// As [`DeviceCore::free_after`]. After an error the memory is as it was.
     unsafe fn free_on_reclaim(&self, users: &[Arc<StreamCore>], memory: DevicePtr, bytes: u64) -> Result<()> {
         let mut reclaim = lock(&self.reclaim);
-        // Asked under the lock, which the program's end takes: the stream goes with it.
+        // Checked under the lock that the program's end takes, because the stream ends with the program.
         self.check_open("device")?;
         let (stream, event) = match &*reclaim {
             Some(r) => (r.stream, r.event),

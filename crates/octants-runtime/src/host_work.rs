@@ -37,7 +37,7 @@ impl DeviceCore {
 }
 
 impl Device {
-    /// The default stream, once what is queued there next comes after all work that uses these buffers.
+    /// The default stream, ordered after all work that uses these buffers.
     pub fn default_stream_after(&self, buffers: &[&Buffer]) -> Result<Stream> {
         let stream = self.default_stream();
         if let Some(capture) = capture::current() {

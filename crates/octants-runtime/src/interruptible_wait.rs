@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::driver::Caller;
 use crate::error::{ErrorKind, Result};
 
-/// Between two looks whether a thread was interrupted that waits.
+/// Interval between checks whether a waiting thread was interrupted.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
 /// How long a program waits at its end for interrupted work that cannot be canceled.

@@ -45,7 +45,7 @@ pub struct LoadedCode {
     pub(crate) frame_bytes: u64,
     /// Bytes of result slots, that for conditions among them.
     pub(crate) result_bytes: u64,
-    /// Where in the frame the arguments are, if they do not travel by value.
+    /// The offset of the arguments in the frame, if they are not passed by value.
     pub(crate) spilled_at: Option<u64>,
     /// The execution order of the tasks; empty if each runs once, in order.
     pub(crate) sections: Box<[Section]>,
@@ -114,8 +114,7 @@ impl LoadedKernel {
         kernel
     }
 
-    /// How many threads the device runs at once of the task that it runs the fewest of; `None` if the number is
-    /// unlimited.
+    /// Maximum number of resident threads, for the task with the fewest; `None` if unlimited.
     pub fn max_resident_threads(&self) -> Option<u64> {
         // SAFETY: the module is loaded while this value lives.
         self.tasks.iter().filter_map(|t| unsafe { self.core.driver.max_resident_threads(*t) }).min()
@@ -132,7 +131,7 @@ impl LoadedKernel {
         DevicePtr(result.0 + 8 * (self.meta.result.len() as u64 + word))
     }
 
-    /// Where the device counts rounds, in a launch with this frame.
+    /// The address of the device's iteration counts, in a launch with this frame.
     #[inline]
     pub(crate) fn rounds_in(&self, frame: DevicePtr) -> DevicePtr {
         self.rounds_at.map_or(DevicePtr(0), |at| DevicePtr(frame.0 + at))

@@ -21,8 +21,8 @@ use crate::stream::Stream;
 /// Represents all memory that is not a buffer of the device.
 const UNKNOWN: u64 = u64::MAX;
 
-/// Launches, in the order in which they are made. All come after the work of a stream, `home`, and
-/// [`LaunchOrder::join`] puts that stream after all of them.
+/// Launches in program order. All run after the work of a stream, `home`; [`LaunchOrder::join`] orders that stream
+/// after all of them.
 pub struct LaunchOrder {
     device: Arc<DeviceCore>,
     home: Stream,
@@ -31,7 +31,7 @@ pub struct LaunchOrder {
 
 #[derive(Default)]
 struct Made {
-    /// Streams that all launches come after.
+    /// Streams that all launches are ordered after.
     before: Vec<Stream>,
     /// Streams with launches, except `home`.
     streams: Vec<Stream>,
@@ -39,11 +39,11 @@ struct Made {
     uses: HashMap<u64, Uses>,
 }
 
-/// The launches that a later one may have to wait for.
+/// The launches that a later one may conflict with.
 #[derive(Default)]
 struct Uses {
     writer: Option<Mark>,
-    /// Those that read what the writer wrote.
+    /// The launches that read the memory after the writer.
     readers: Vec<Mark>,
 }
 
@@ -55,7 +55,7 @@ struct Mark {
 }
 
 impl LaunchOrder {
-    /// Of launches after the work of `home`.
+    /// An order for launches after the work of `home`.
     pub fn new(home: Stream) -> LaunchOrder {
         LaunchOrder { device: home.core().device.clone(), home, made: Mutex::default() }
     }
@@ -73,7 +73,7 @@ impl LaunchOrder {
         Ok(())
     }
 
-    /// Makes a launch on a stream, after those that it has to wait for. It finds `counters` as they were.
+    /// Makes a launch on a stream, after the launches that it conflicts with, with the recorded values of `counters`.
     ///
     /// # Errors
     /// Those of the launch, and of the driver.
@@ -119,7 +119,7 @@ impl LaunchOrder {
         result
     }
 
-    /// Orders the stream that all began after again after what was launched.
+    /// Orders the home stream after all launches.
     ///
     /// # Errors
     /// The driver's.

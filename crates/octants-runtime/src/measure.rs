@@ -16,12 +16,12 @@ use crate::profile::{Anchor, Pending, Queued, State};
 
 /// The maximum number of pending launches. A launch beyond it waits for its own stream.
 const MOST_PENDING: usize = 1 << 13;
-/// After this many new ones, those that are done are looked for.
+/// After this many new launches, completed ones are searched for.
 const LOOK_AFTER: usize = 1 << 9;
-/// An anchor that is further back than this is exchanged.
+/// An anchor that is older than this is replaced.
 const ANCHOR_MS: f64 = 1000.0;
 
-/// A launch that is being made. What it has queued is kept when it is dropped.
+/// A launch in progress. Its measurements are kept when it is dropped.
 pub(crate) struct Measured<'a> {
     device: &'a DeviceCore,
     pending: Option<Pending>,
@@ -141,7 +141,7 @@ impl DeviceCore {
 
     /// Reads the times of pending launches that are done.
     fn read_times(&self, s: &mut State) -> Result<()> {
-        // Times are told from the anchor, which is after what the default stream had to do at the start.
+        // Times are relative to the anchor, which follows the work of the default stream at the start.
         let Some(anchor) = s.anchor.as_ref().map(|a| a.event) else { return Ok(()) };
         // SAFETY: the event is ours, and recorded.
         if !unsafe { self.driver.query_event(anchor)? } {

@@ -1,8 +1,8 @@
 //! [`Mirrors`]: copies of a device's memory on the other devices of a launch on all of them.
 //!
-//! The memory of the first device is what users and other launches see. A launch on all devices finds copies of it on
-//! the others, which are made when they are needed for the first time, and again whenever the memory may have changed
-//! since. If writes to the memory are counted ([`Version`]), only those that may have changed are copied.
+//! Users and other launches see the memory of the first device. A launch on all devices uses copies of it on the
+//! others. A copy is made on first use, and renewed when the memory may have changed. If writes to the memory are
+//! counted ([`Version`]), unchanged memory is not copied again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -37,9 +37,9 @@ impl Mirrors {
         Mirrors { first: first.clone(), other: other.clone(), known: Mutex::default() }
     }
 
-    /// The address for a launch on the other device of what is at this address of the first one. `None` if there is no
-    /// memory of the first device. If the host executes the launches of both at once, memory that the launch only reads
-    /// is not copied.
+    /// For a launch on the other device, the address of the copy of this memory of the first device. `None` if there is
+    /// no memory of the first device. If the host executes the launches of both immediately, memory that the launch
+    /// only reads is not copied.
     ///
     /// # Errors
     /// The drivers'.
@@ -66,7 +66,7 @@ impl Mirrors {
         Ok(Some(mirror.copy.address().0 + (address - buffer.address().0)))
     }
 
-    /// A launch on all devices has written to what is at this address, and to its copy in the same way.
+    /// Records that a launch on all devices has written equally to the memory at this address and to its copy.
     pub fn note_written(&self, address: u64) {
         let version = self.first.default_stream().version_at(address);
         let Some(buffer) = self.first.core().find_buffer(address) else { return };

@@ -38,7 +38,7 @@ pub(crate) fn is_plain() -> bool {
     MARKS.with(Cell::get) & (INSIDE | CAPTURING) == 0
 }
 
-/// Refuses what only work that has run can give.
+/// Refuses operations that require the work to have run.
 pub(crate) fn refuse_while_capturing(what: &str) -> Result<()> {
     if capturing() { Err(capture_refusal(what)) } else { Ok(()) }
 }
@@ -58,7 +58,7 @@ pub fn mark_worker_thread() {
     MARKS.with(|c| c.set(INSIDE));
 }
 
-/// Marks this thread as one that captures, or as one that does no longer.
+/// Sets whether this thread captures.
 pub(crate) fn mark_capturing(captures: bool) {
     MARKS.with(|c| c.set(if captures { c.get() | CAPTURING } else { c.get() & !CAPTURING }));
 }
@@ -85,7 +85,7 @@ pub fn set_concurrency(concurrent: Option<bool>) -> Option<bool> {
     before
 }
 
-/// True when this thread's nested launches are queued, for it runs no task.
+/// True when this thread's nested launches are queued, because it runs no task.
 pub(crate) fn is_dispatching() -> bool {
     MARKS.with(Cell::get) & CONDUCTING != 0
 }
@@ -142,8 +142,8 @@ impl Inside {
         Inside(MARKS.with(|c| c.replace(c.get() & !CONDUCTING | INSIDE)))
     }
 
-    /// Marks this thread, which launches and runs no task, as one whose launches go between those of its own launch's
-    /// tasks: they are queued there on a device with queues.
+    /// Marks this thread as one that launches between the tasks of its own launch. On a device with queues, such
+    /// launches are queued there.
     pub(crate) fn dispatch() -> Inside {
         Inside(MARKS.with(|c| c.replace(c.get() | INSIDE | CONDUCTING)))
     }
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn concurrency_of_a_thread_goes_back_to_what_it_was() {
+    fn the_concurrency_of_a_thread_is_restored() {
         assert_eq!(set_concurrency(Some(true)), None);
         assert!(is_plain() && concurrency() == Some(true));
         {

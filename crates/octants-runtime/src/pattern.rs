@@ -10,7 +10,7 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// The shortest one that an element is made of; `None` if it has three bytes, or more than four.
+    /// The shortest pattern that an element repeats; `None` if it has three bytes, or more than four.
     pub fn of(element: &[u8]) -> Option<Pattern> {
         let repeats = |size: usize| {
             let (whole, rest) = (element.chunks_exact(size), element.len() % size);
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shortest_that_repeats() {
+    fn the_shortest_repeated_pattern_is_found() {
         let of = |element: &[u8]| Pattern::of(element).map(|p| (p.bytes(), p.repeat(element.len() as u64 / p.bytes())));
         for (element, size) in
             [(&[7][..], 1), (&[0; 24], 1), (&[1, 2], 2), (&[1, 2, 1, 2, 1, 2], 2), (&[1, 2, 3, 4], 4)]

@@ -1,9 +1,9 @@
 //! Copies from the memory of one device to that of another, made by the devices.
 //!
-//! Two events order them: the copy comes after the work of the source's device that uses the source, and later work of
-//! that device after the copy. Each device tracks only its own streams: for the source that is its default stream,
-//! which waits for the copy. The host waits for no copy on a stream that the user names. Of the source's device the
-//! default stream, the streams that use the source, and new streams come after it.
+//! Two events order a copy: it runs after earlier work of the source's device that uses the source, and before later
+//! such work. Each device tracks only its own streams, so the source's default stream waits for the copy and is
+//! recorded as its user. The host does not wait for a copy on a stream that the user names. On the source's device, the
+//! default stream, the streams that use the source, and new streams are ordered after the copy.
 
 use std::sync::Arc;
 
@@ -102,7 +102,7 @@ impl Device {
 }
 
 /// Makes the streams that use the source, except its device's default stream, wait for the copy. Returns false if one
-/// of them belongs to another library, so that the host has to wait.
+/// of them belongs to another library, so that the host must wait.
 fn order_users(
     from: &Buffer,
     reader: &Stream,
@@ -118,8 +118,8 @@ fn order_users(
     Ok(true)
 }
 
-/// Makes what is queued from now on on a stream of one device wait for what is queued on a stream of another, by an
-/// event of that one.
+/// Makes later work on a stream of one device wait for the work queued on a stream of another, by an event of the
+/// latter.
 fn order((earlier, event): (&Stream, EventHandle), later: &Stream, caller: &dyn Caller) -> Result<()> {
     let earlier = earlier.core();
     // SAFETY: the streams are held, and the event is the caller's.

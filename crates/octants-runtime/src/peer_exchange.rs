@@ -1,10 +1,8 @@
-//! [`PeerExchange`]: copies between the devices of a process that are made again and again, between the tasks of a
-//! launch on all of them.
+//! [`PeerExchange`]: repeated copies between the devices of a process, between the tasks of a launch on all of them.
 //!
-//! The copies are queued on a stream of their own on each receiving device, so that they run at the same time as the
-//! work that does not depend on them. Events order them: a copy comes after the work that is queued on the streams of
-//! both devices when the exchange begins, and what is queued there after the exchange ends comes after the copy. If the
-//! host addresses all of the memory, it copies at once.
+//! Each receiving device has a separate stream for the copies, so they overlap with independent work. Events order a
+//! copy after the work that is queued on the streams of both devices when the exchange begins, and before work that is
+//! queued after the exchange ends. If the host can address all of the memory, the host copies immediately.
 
 use std::sync::Arc;
 
@@ -78,7 +76,7 @@ impl Mark {
 impl Drop for Mark {
     fn drop(&mut self) {
         if !self.device.is_abandoned() {
-            // SAFETY: the event is this value's; what waits for it still may.
+            // SAFETY: the event belongs to this value. Work that waits for it is not affected.
             unsafe { self.device.driver.destroy_event(self.event) }
         }
     }
@@ -136,8 +134,8 @@ impl PeerExchange {
         Ok(PeerExchange { sides, copies, on_host })
     }
 
-    /// Begins the copies, after what is queued on these streams, one for each device. If the host copies, that work is
-    /// done, and the copies are when this returns.
+    /// Begins the copies, after the work queued on these streams, one for each device. If the host copies, it waits for
+    /// that work, and the copies are complete on return.
     ///
     /// # Errors
     /// The drivers'; an array whose program has ended.

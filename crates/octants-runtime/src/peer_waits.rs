@@ -1,8 +1,8 @@
 //! Waits of one device's streams for the work of another device.
 //!
-//! Devices of the same driver library can wait for each other's events: the later stream waits, and the host goes on.
-//! Between others the host waits for the event before anything is queued. It waits only for that event, so that no
-//! other stream of either device is delayed.
+//! Devices of the same driver library can wait for each other's events: the later stream waits, and the host continues.
+//! Otherwise the host waits for the event before anything is queued. It waits only for that event, so that no other
+//! stream of either device is delayed.
 
 use crate::cores::{DeviceCore, StreamCore};
 use crate::driver::{Caller, EventHandle};

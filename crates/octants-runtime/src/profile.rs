@@ -18,7 +18,7 @@ use crate::kernel_meta::KernelMeta;
 use crate::renewable::Renewable;
 use crate::report::lock;
 
-/// Single tasks kept; of more the oldest go.
+/// Maximum number of recorded tasks; the oldest are dropped.
 pub const MOST_SPANS: usize = 1 << 17;
 
 /// Names the run of a task; later ones have larger numbers.
@@ -35,7 +35,7 @@ pub struct Span {
     pub kernel: Arc<KernelMeta>,
     /// Index of the task in the kernel.
     pub task: usize,
-    /// Where it ran: an index of [`crate::Profiler::lanes`].
+    /// Its lane: an index of [`crate::Profiler::lanes`].
     pub lane: u32,
     /// Milliseconds since the profiler was first turned on.
     pub begin_ms: f64,
@@ -82,9 +82,9 @@ impl Total {
 /// The sums of a kernel: of its launches, each the sum of its tasks, and of each task.
 #[derive(Debug, Clone, Default)]
 pub struct KernelTotal {
-    /// Of launches.
+    /// The sums of its launches.
     pub launches: Total,
-    /// Of tasks, by name, in launch order.
+    /// The sums of its tasks, by name, in launch order.
     pub tasks: Vec<(String, Total)>,
 }
 
@@ -105,7 +105,7 @@ fn advance(front: &mut Front, more: &[(u32, SpanId)]) {
 #[derive(Default)]
 struct StreamState {
     lane: Option<u32>,
-    /// What work queued next comes after.
+    /// The tasks that the next queued work follows.
     front: Front,
     /// The part of it that the next task is the first to wait for.
     waits: Front,
@@ -162,7 +162,7 @@ impl State {
         match (known, number) {
             (Some((lane, Lane::Stream(n))), Some(number)) if n == number => return lane,
             (Some((lane, Lane::Worker(_))), None) => return lane,
-            // A driver gives the handle of a stream that has gone to another one.
+            // A driver may reuse the handle of a destroyed stream.
             (Some(_), _) => *course = StreamState::default(),
             (None, _) => {}
         }
@@ -222,7 +222,7 @@ impl State {
     pub(crate) fn remove_user(&mut self) -> bool {
         self.users = self.users.saturating_sub(1);
         if self.users == 0 {
-            // What streams and events stand for changes unseen from now on.
+            // From now on, the tasks that streams and events represent change untracked.
             self.streams.values_mut().for_each(|c| (c.front, c.waits) = Default::default());
             self.events.clear();
         }
@@ -267,7 +267,7 @@ impl Profile {
         unsafe { self.0.renew_if_held() };
     }
 
-    /// An event now represents what is queued on a stream.
+    /// An event now represents the work queued on a stream.
     #[cold]
     pub(crate) fn note_record(&self, stream: u64, event: u64) {
         let mut s = self.state();
@@ -275,7 +275,7 @@ impl Profile {
         s.events.insert(event, front);
     }
 
-    /// A stream now waits for what events represent.
+    /// A stream now waits for the work that events represent.
     #[cold]
     pub(crate) fn note_wait(&self, stream: u64, events: &[EventHandle]) {
         let s = &mut *self.state();

@@ -60,8 +60,8 @@ impl Profiler {
         self.core().wait_for_measured(caller)
     }
 
-    /// The spans with numbers from `from` on and below `to`, as far as they are kept, by begin; and how many of all
-    /// went.
+    /// The spans with numbers from `from` on and below `to`, as far as they are kept, in the order of their begin; and
+    /// the total number of dropped spans.
     pub fn spans(&self, from: SpanId, to: SpanId) -> (Vec<Span>, u64) {
         let (mut spans, dropped) = self.core().profile.state().spans(from, to);
         spans.sort_by(|a, b| a.begin_ms.total_cmp(&b.begin_ms));

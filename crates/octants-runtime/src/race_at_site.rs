@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_site_and_its_values_tell_of_a_race() {
+    fn a_race_is_described_from_its_site_and_values() {
         let texts = vec!["read a.py:2".into(), "write a.py:3".into(), "update a b.py:4".into()];
         let value = SitePart::Value { kind: ScalarKind::I64, shape: vec![], format: None };
         let parts = vec![SitePart::Text("x".into()), SitePart::Choice(texts.clone()), SitePart::Choice(texts), value];

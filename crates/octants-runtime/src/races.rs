@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_race_is_collected_once_whichever_element_shows_it() {
+    fn a_race_is_collected_once_for_all_its_elements() {
         let (races, seen) = (Races::default(), Arc::new(Mutex::new(Vec::new())));
         let sink = seen.clone();
         races.collect(Arc::new(move |race: &Race| lock(&sink).push(race.clone())));

@@ -334,7 +334,7 @@ mod tests {
     }
 
     fn int(format: &str, v: i32) -> String {
-        // The upper half of a slot is not the code's business.
+        // The code does not define the upper half of a slot.
         value(ScalarKind::I32, &[], format, &[u64::from(v as u32) | 0xdead << 40])
     }
 
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_of_c() {
+    fn printf_formats() {
         assert_eq!(float(".2f", 1.5), "1.50");
         assert_eq!(float(".2", 1.5), "1.50");
         assert_eq!(float(".1", 1.0), "1.0");
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_of_python() {
+    fn python_formats() {
         assert_eq!(int(">5", 7), "    7");
         assert_eq!(int("<5", 7), "7    ");
         assert_eq!(int("^5", 7), "  7  ");
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_in_messages_of_assertions_are_pythons() {
+    fn floats_in_assertion_messages_follow_python() {
         let text = |kind, format: &str, slot| {
             let format = (!format.is_empty()).then(|| format.to_string());
             let part = SitePart::Value { kind, shape: Vec::new(), format };

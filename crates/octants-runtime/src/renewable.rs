@@ -33,7 +33,7 @@ impl<T: Default> Renewable<T> {
     pub unsafe fn renew_if_held(&self) -> bool {
         let held = matches!(self.try_lock(), Err(TryLockError::WouldBlock));
         if held {
-            // SAFETY: no other thread exists, and this one holds no reference to what is in the mutex.
+            // SAFETY: no other thread exists, and this one holds no reference into the mutex.
             unsafe { self.0.get().write(Mutex::new(T::default())) }
         }
         held
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_lock_that_is_held_begins_anew() {
+    fn only_a_held_lock_is_renewed() {
         let lock = Renewable::new(5);
         // SAFETY: no other thread has the lock, here and below.
         assert!(!unsafe { lock.renew_if_held() });

@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use crate::race::Race;
 use crate::renewable::Renewable;
 
-/// Where printed text goes. Called from any thread that launches or runs tasks, so it must not wait for what a
-/// launching thread may hold (the lock of an interpreter, say).
+/// The destination of printed text. Called from any thread that launches or runs tasks, so it must not wait for
+/// anything that a launching thread may hold (such as an interpreter lock).
 pub type TextSink = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Text held back at most.
+/// Maximum amount of text that is held back.
 const FLUSH_BYTES: usize = 8 << 10;
-/// Longest time that text is held back while more is being printed.
+/// Maximum time that text is held back while more is being printed.
 const FLUSH_AFTER: Duration = Duration::from_millis(20);
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -49,7 +49,7 @@ impl Printer {
         Printer { pending: AtomicBool::new(false), text, flush_after: FLUSH_AFTER, sink }
     }
 
-    /// Adds text, all of it or none between two texts of other threads.
+    /// Adds text as a whole: texts of other threads come before or after it.
     pub fn print(&self, text: &str) {
         let mut t = lock(&self.text);
         t.buffer.push_str(text);
@@ -153,7 +153,7 @@ impl Failures {
         }
     }
 
-    /// Drops what a thread of the parent process has recorded, or was recording.
+    /// Drops records of the parent process, including incomplete ones.
     ///
     /// # Safety
     /// As [`Renewable::renew_if_held`].

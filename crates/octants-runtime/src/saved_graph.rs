@@ -52,8 +52,8 @@ impl MovedPart {
 }
 
 impl CapturedGraph {
-    /// The steps of the graph. Steps use memory that is `named`, or the graph's own; `code` finds what is kept under a
-    /// key.
+    /// The steps of the graph. Steps use memory that is `named`, or that the graph owns; `code` finds an artifact by
+    /// its key.
     pub fn save(
         &self,
         named: &[NamedMemory],
@@ -198,7 +198,7 @@ struct Saving<'a> {
     caller: &'a dyn Caller,
     saved: SavedGraph,
     kernels: BTreeMap<Key, u32>,
-    /// Where each buffer is among the saved memory.
+    /// The index of each buffer in the saved memory.
     places: HashMap<u64, u32>,
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct Scratch {
     /// Pinned.
     pub(crate) result: DevicePtr,
     result_bytes: u64,
-    /// A launch was left that may still write its results.
+    /// A launch was abandoned that may still write its results.
     pub(crate) is_written: bool,
     pub(crate) staging: Staging,
     pub(crate) channel: Option<Channel>,
@@ -30,7 +30,7 @@ pub(crate) struct Scratch {
     pub(crate) is_nested: bool,
     /// Messages of the current launch go to the channel there, under this number.
     pub(crate) log_channel: (DevicePtr, u64),
-    /// Argument slots of a launch that does not pass them on as they came.
+    /// Argument slots of a launch that changes them before it passes them on.
     pub(crate) slots: Vec<u64>,
     /// The checkpoint at which the current launch resumes, and the one at which it ended.
     pub(crate) checkpoints: Checkpoints,
@@ -39,7 +39,7 @@ pub(crate) struct Scratch {
 /// Labels of checkpoints of a launch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Checkpoints {
-    /// The launch skips what is before this one, until it has come there.
+    /// The launch skips everything before this checkpoint.
     pub(crate) resumes_at: Option<i64>,
     /// The launch ended after this one.
     pub(crate) ended_at: Option<i64>,
@@ -74,8 +74,8 @@ impl Scratch {
     /// Makes room for a kernel's frame and results.
     #[cold]
     pub(crate) fn grow(&mut self, driver: &dyn Driver, stream: StreamHandle, room: Room, graphs: bool) -> Result<()> {
-        // SAFETY: the stream is alive as its owner calls; what is freed was allocated below. Work that uses an old
-        // frame is queued before its free; results are read before the next launch.
+        // SAFETY: the stream is alive, because its owner calls; the freed memory was allocated below. Work that uses an
+        // old frame is queued before its free; results are read before the next launch.
         unsafe {
             if room.frame_bytes > self.frame_bytes {
                 let bytes = room.frame_bytes.next_power_of_two().max(256);
@@ -110,7 +110,7 @@ impl Scratch {
         Scratch { is_nested: true, ..Scratch::default() }
     }
 
-    /// Gives all back. The stream's work is done.
+    /// Releases everything. The stream's work is done.
     pub(crate) fn free(&mut self, driver: &dyn Driver, stream: StreamHandle) {
         // SAFETY: allocated by `grow` from the same driver; the owner has waited for the stream's work.
         unsafe {

@@ -17,7 +17,8 @@ pub enum Section {
     InOrder(Range<usize>),
     /// At least two groups of sections, independent of one another.
     Groups(Box<[Box<[Section]>]>),
-    /// Sections that run, and again while a condition holds. Its number among the loops of the kernel.
+    /// Sections that run at least once, and repeat while a condition holds. The first value is the loop's number in the
+    /// kernel.
     While(u32, Condition, Box<[Section]>),
     /// Sections for a condition that holds, and for one that does not.
     If(Condition, [Box<[Section]>; 2]),
@@ -48,8 +49,7 @@ impl Section {
     }
 }
 
-/// The sections of a kernel, where its tasks do not all run once and in order; `forks` where groups may run side by
-/// side.
+/// The sections of a kernel; empty if its tasks all run once and in order. `forks`: groups may run concurrently.
 pub(crate) fn sections(artifact: &Artifact, forks: bool) -> Result<Box<[Section]>> {
     let tasks = artifact.tasks.len();
     if artifact.graph.is_empty() {
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_is_found_by_its_label_wherever_it_stands() {
+    fn a_checkpoint_is_found_by_its_label_at_any_depth() {
         let checkpoint =
             |label, n| GraphPart::Checkpoint { label, yields_on: FLAG, body: vec![GraphPart::Tasks(n, n + 1)] };
         let body = vec![checkpoint(5, 2)];
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_hold_sections_and_each_of_them_may_wait_for_a_condition_of_its_own() {
+    fn each_group_contains_sections_with_their_own_conditions() {
         let rounds = |n| GraphPart::While { condition: FLAG, body: vec![GraphPart::Tasks(n, n + 1)] };
         let inner = GraphPart::Parallel(vec![vec![rounds(1)], vec![rounds(2)], vec![GraphPart::Tasks(3, 4)]]);
         let outer =
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_refused() {
+    fn invalid_tasks_and_conditions_are_refused() {
         assert!(sections(&artifact(1, vec![GraphPart::Tasks(0, 2)]), true).is_err());
         for condition in [Condition { slot: Some(1), ..FLAG }, Condition { slot: None, offset: 8, ..FLAG }] {
             let graph = vec![GraphPart::While { condition, body: vec![GraphPart::Tasks(0, 1)] }];

@@ -88,7 +88,7 @@ pub struct SparseProduct {
     pub(crate) open: Mutex<OpenProduct>,
 }
 
-/// What one multiplication at a time uses.
+/// The state that one multiplication at a time uses.
 pub(crate) struct OpenProduct {
     pub(crate) calls: Calls<dyn ProductCalls>,
     /// The workspace, and the number of the stream that it is for.

@@ -63,7 +63,7 @@ const SMALL: u64 = 256 << 10;
 /// Copies of arrays start at the same place within a line of this many bytes as the arrays do.
 const LINE: u64 = 64;
 
-/// A stretch of host memory and where its copy starts, counted from the start of all copies.
+/// A range of host memory, and the offset of its copy from the start of all copies.
 struct Stretch {
     low: u64,
     high: u64,
@@ -96,7 +96,7 @@ pub(crate) struct Staged {
 }
 
 impl Staged {
-    /// Nothing but whether the launch must wait.
+    /// Only whether the launch must wait.
     pub(crate) fn nothing(waits: bool) -> Staged {
         Staged {
             block: None,
@@ -111,7 +111,7 @@ impl Staged {
     }
 }
 
-/// Merges arrays that overlap and places them one after the other. The second part is the bytes of all.
+/// Merges overlapping arrays and lays them out in sequence. Also returns the total size in bytes.
 fn place(arrays: &[HostArray]) -> (Vec<Stretch>, u64) {
     let mut sorted: Vec<_> = arrays.iter().filter(|a| a.low < a.high).map(|a| (a.low, a.high)).collect();
     sorted.sort_unstable();
@@ -130,7 +130,8 @@ fn place(arrays: &[HostArray]) -> (Vec<Stretch>, u64) {
     (out, end.next_multiple_of(LINE))
 }
 
-/// Stages what has to be: writes the slots to pass to `scratch.slots`, and queues the copies that the tasks need.
+/// Stages arguments if necessary: writes the slots to pass to `scratch.slots`, and queues the copies that the tasks
+/// need.
 ///
 /// # Safety
 /// The arrays are alive for the length of the launch, and the slots of `args` are within them.
@@ -172,7 +173,7 @@ pub(crate) unsafe fn stage(
     if pinned_bytes > 0 {
         staged.block = Some(scratch.staging.take(&*core.driver, pinned_bytes, caller).map_err(|e| core.explain(e))?);
     }
-    // SAFETY: the contract above; what is freed and copied was allocated with these sizes.
+    // SAFETY: the contract above; freed and copied memory was allocated with these sizes.
     let filled = unsafe { staged.fill(core, stream, (arrays, shared), bytes, scratch) };
     let queued = filled.and_then(|()| match (kernel.spilled_at, &staged.block) {
         // SAFETY: the frame has room after the kernel's own part, the block after the arrays; the block stays as it
@@ -189,7 +190,7 @@ pub(crate) unsafe fn stage(
         // SAFETY: the tasks of the launch are not queued.
         let _ = unsafe { staged.finish(core, stream, &[], scratch) };
         if !staged.aparts.is_empty() {
-            // SAFETY: the stream is alive. Copies of what was noted may be queued.
+            // SAFETY: the stream is alive. Copies of the recorded ranges may be queued.
             let _ = unsafe { core.driver.synchronize(stream) };
         }
         staged.block.take().into_iter().for_each(|block| _ = scratch.staging.release(&*core.driver, stream, block));
@@ -277,11 +278,11 @@ impl Staged {
         Ok(())
     }
 
-    /// Behind the tasks: queues the way back of what they wrote to copies of `arrays`, and of the memory. If the launch
-    /// waits, [`Staged::bring_back`] follows.
+    /// After the tasks: queues the copies back from written copies of `arrays`, and the free of the memory. If the
+    /// launch waits, [`Staged::bring_back`] follows.
     ///
     /// # Safety
-    /// As [`stage`]; where arrays are written, the launch waits for the stream next.
+    /// As [`stage`]; if arrays are written, the launch waits for the stream next.
     pub(crate) unsafe fn finish(
         &mut self,
         core: &DeviceCore,
@@ -311,7 +312,7 @@ impl Staged {
                 }
             }
             if let Some(bytes) = own {
-                // SAFETY: allocated by `fill` on this stream; what uses it is queued.
+                // SAFETY: allocated by `fill` on this stream; the work that uses it is queued.
                 unsafe { core.driver.free(stream, copies, bytes) };
             }
         }
@@ -330,7 +331,7 @@ impl Staged {
         Some((from, from + (array.high - array.low)))
     }
 
-    /// After the wait of a launch that waits: what the tasks wrote goes to the host's arrays, the block back to the
+    /// After the wait of a launch: copies data that the tasks wrote to the host's arrays, and returns the block to the
     /// stream. The work is `done` unless the wait failed.
     ///
     /// # Safety
@@ -374,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_that_overlap_share_a_copy_and_keep_their_place_in_a_line() {
+    fn overlapping_arrays_share_a_copy_and_keep_their_offset_in_a_cache_line() {
         let arrays =
             [array(1000, 1100), array(5, 6), array(1050, 1060), array(1099, 1200), array(1200, 1300), array(9, 9)];
         let (stretches, bytes) = place(&arrays);

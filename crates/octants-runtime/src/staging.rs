@@ -14,7 +14,7 @@ pub(crate) const MOST_BUSY: u64 = 256 << 20;
 /// Bytes kept for later while nothing uses them.
 const MOST_IDLE: u64 = 64 << 20;
 /// Blocks up to this size keep memory of the device.
-const MOST_TWIN: u64 = 256 << 10;
+const MOST_DEVICE_COPY: u64 = 256 << 10;
 /// Smallest block.
 const LEAST: u64 = 4 << 10;
 /// Blocks above this size are multiples of it, those below are powers of two.
@@ -41,7 +41,7 @@ impl Block {
 
     /// Device memory for its contents, valid while the caller holds the block; `None` for a large one.
     pub(crate) fn device_copy(&mut self, driver: &dyn Driver, stream: StreamHandle) -> Result<Option<DevicePtr>> {
-        if self.device_copy.is_none() && self.bytes <= MOST_TWIN {
+        if self.device_copy.is_none() && self.bytes <= MOST_DEVICE_COPY {
             // SAFETY: the stream is alive; the block is used by work of that stream only.
             self.device_copy = Some(unsafe { driver.allocate(Some(stream), self.bytes, Contents::Any)? });
         }
@@ -88,7 +88,7 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
-    /// A block of at least `bytes` bytes that the host may write now. Waits where queued work holds too much.
+    /// A block of at least `bytes` bytes that the host may write now. Waits if queued work uses too much memory.
     pub(crate) fn take(&mut self, driver: &dyn Driver, bytes: u64, caller: &dyn Caller) -> Result<Block> {
         self.collect(driver)?;
         while self.busy_bytes + bytes > MOST_BUSY

@@ -74,8 +74,7 @@ impl StreamCore {
 }
 
 impl StreamCore {
-    /// In a child process: releases what a launch of a thread that exists only in the parent has left, and its
-    /// failures.
+    /// In a child process: resets the state that an interrupted launch of a parent's thread has left, and its failures.
     ///
     /// # Safety
     /// As [`Renewable::renew_if_held`].
@@ -106,7 +105,7 @@ impl Drop for StreamCore {
         // A foreign stream may no longer exist; the work is done in any case.
         scratch.free(&*device.driver, if self.last.is_some() { StreamHandle(0) } else { handle });
         if let Some(last) = self.last {
-            // SAFETY: the stream's own, and used no more.
+            // SAFETY: the stream's own, and not used afterwards.
             unsafe { device.driver.destroy_event(last) }
         }
         device.profile.forget_stream(handle.0);
@@ -181,9 +180,9 @@ impl Stream {
         !self.0.device.is_closed()
     }
 
-    /// The contents of the buffer that holds this address, for work that is queued here from now on: as long as the
-    /// version is the same, so are they. `None` if unknown: the memory is not this device's, others may write to it,
-    /// another stream may do so yet, or writes are not counted there.
+    /// The version of the buffer that contains this address, for later work on this stream. Equal versions imply equal
+    /// contents. `None` if unknown: the memory does not belong to this device, others may write to it, another stream
+    /// may still write to it, or writes are not counted.
     pub fn version_at(&self, address: u64) -> Option<Version> {
         self.0.device.version_at(&self.0, address)
     }
@@ -200,8 +199,7 @@ impl Stream {
         Ok(done)
     }
 
-    /// Waits until all work of this stream is done and writes out what it printed. Reports a failure that was not
-    /// reported yet.
+    /// Waits until all work of this stream is done, and writes its printed text. Reports an unreported failure.
     pub fn synchronize(&self, caller: &dyn Caller) -> Result<()> {
         refuse_while_capturing("the host cannot wait for a stream")?;
         let core = &*self.0;
@@ -227,8 +225,8 @@ impl Stream {
         self.0.wait_quietly(caller)
     }
 
-    /// What is queued now, and what it waits for on other streams, ends as soon as it can. False if the device cannot
-    /// cancel it.
+    /// Cancels queued work, and the work on other streams that it waits for. Returns false if the device does not
+    /// support this.
     pub fn cancel(&self) -> bool {
         let core = &*self.0;
         let cancels = core.owned && core.device.driver.cancels();
@@ -263,7 +261,7 @@ impl Stream {
 }
 
 impl StreamCore {
-    /// Waits for the stream's work inside a launch, and reports a failure that was not reported yet.
+    /// Waits for the stream's work inside a launch, and reports an unreported failure.
     ///
     /// # Safety
     /// The stream is alive.
@@ -306,7 +304,7 @@ impl StreamCore {
         Ok(!self.owned && self.handle.0 != 0 && unsafe { self.device.driver.is_capturing(self.handle)? })
     }
 
-    /// Rejects what a foreign stream cannot do while its owner captures it.
+    /// Rejects operations that are impossible on a foreign stream while its owner captures it.
     pub(crate) fn check_not_capturing(&self, doing: &str) -> Result<()> {
         if !self.is_captured()? {
             return Ok(());
@@ -329,7 +327,7 @@ impl StreamCore {
         waited
     }
 
-    /// Waits for the stream's work, writes out what it printed, and reports a failure that was not reported yet.
+    /// Waits for the stream's work, writes its printed text, and reports an unreported failure.
     pub(crate) fn wait_for_host(&self, caller: &dyn Caller) -> Result<()> {
         let waited = self.wait_quietly(caller);
         self.device.printer.flush();
@@ -345,7 +343,7 @@ impl StreamCore {
         waited
     }
 
-    /// Reports a failure that was not reported yet.
+    /// Reports an unreported failure.
     #[inline]
     pub(crate) fn report_pending(&self) -> Result<()> {
         if self.failures.any() { self.report() } else { Ok(()) }

@@ -13,8 +13,8 @@ use crate::stage_arguments::HostArray;
 impl DeviceCore {
     /// The buffer that holds this address.
     fn buffer_at(&self, address: u64) -> Option<Arc<BufferCore>> {
-        // The lock is given back before the buffer is: what is found may be a neighbor that another thread has just
-        // dropped, and the last reference takes the lock to leave the map.
+        // The lock is released before the buffer: another thread may have just dropped the buffer found, and the last
+        // reference takes the lock to remove it from the map.
         let buffer = {
             let map = self.by_address.read().unwrap_or_else(PoisonError::into_inner);
             map.range(..=address).next_back().and_then(|(_, b)| b.upgrade())
@@ -27,13 +27,13 @@ impl DeviceCore {
         if !self.immediate {
             return self.buffer_at(address);
         }
-        // As above, what is found is given back outside the lock.
+        // As above, buffers are released outside the lock.
         let all: Vec<_> = lock(&self.buffers).values().filter_map(Weak::upgrade).collect();
         all.into_iter().find(|b| b.address() <= address && address - b.address() < b.len())
     }
 
-    /// Refuses a launch with an address that the driver knows not to be the device's: a mistake of whoever filled the
-    /// slots.
+    /// Refuses a launch with an address that is known not to belong to the device, which is a mistake of the code that
+    /// filled the slots.
     pub(crate) fn check_addresses(&self, kernel: &LoadedKernel, args: &[u64]) -> Result<()> {
         for p in kernel.pointers.iter() {
             let address = args[p.slot as usize];
@@ -61,10 +61,10 @@ impl DeviceCore {
         }
     }
 
-    /// Records that a launch on `stream` uses the memory that its arguments address, except that of `arrays`. True when
-    /// some of it is the host's and not among them: the launch must then wait for its work, because nothing else tracks
-    /// the users of that memory. If the device cannot address host memory, the address belongs to device memory of
-    /// another library, which orders its uses.
+    /// Records that a launch on `stream` uses the memory that its arguments address, except that of `arrays`. Returns
+    /// true if some of it is other host memory: the launch must then wait for its work, because nothing else tracks the
+    /// users of that memory. If the device cannot address host memory, the address belongs to device memory of another
+    /// library, which orders its uses.
     pub(crate) fn note_uses(
         &self,
         stream: &Arc<StreamCore>,
@@ -75,7 +75,7 @@ impl DeviceCore {
         let mut foreign = false;
         for p in kernel.pointers.iter() {
             let address = args[p.slot as usize];
-            // Who launches on split arrays notes their uses.
+            // Launches on split arrays record the uses of these arrays themselves.
             if address == 0 || kernel.holds_row_zero(p) || arrays.iter().any(|a| a.slot == p.slot) {
                 continue;
             }

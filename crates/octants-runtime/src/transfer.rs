@@ -56,7 +56,7 @@ impl Transfers {
         self.with(driver, |t| unsafe { t.write(driver, to, from) })
     }
 
-    /// Gives back all that are idle.
+    /// Releases all idle transfers.
     pub(crate) fn trim(&self, driver: &dyn Driver) {
         let idle = std::mem::take(&mut *lock(&self.0));
         idle.into_iter().for_each(|t| t.destroy(driver));
@@ -151,7 +151,7 @@ impl Transfer {
         let mut at = to.0;
         for (i, (part, half)) in from.chunks(HALF as usize).zip(self.halves.iter().cycle()).enumerate() {
             let bytes = part.len() as u64;
-            // SAFETY: the part is in both; the copy of what the half held is waited for.
+            // SAFETY: the range is in both; the copy of the half's previous contents has been waited for.
             unsafe {
                 if i >= self.halves.len() {
                     driver.synchronize_event(half.event)?;

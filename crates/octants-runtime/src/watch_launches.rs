@@ -1,13 +1,13 @@
 //! [`Watch`]: which launches are ordered by streams, events and host waits, and whether unordered launches touch the
 //! same elements.
 //!
-//! The devices of a program are watched together: work of one may come before that of another by way of a third, and
-//! the host waits for all of them. Work uses memory of its own device, and, where the host addresses the memory of
-//! devices, that of others by a host array that shows it.
+//! All devices of a program are watched together, because work on two devices may be ordered through a third device or
+//! the host. Work uses memory of its own device. If the host can address device memory, it may also use memory of other
+//! devices through a host array.
 //!
-//! Each stream has a vector clock, and so has each event, from when it was recorded, and the host. A launch is after
-//! what its stream's clock holds. If it is not after another launch that uses one of its buffers, access sets tell
-//! whether the two may meet, and a witness of both whether they do for certain. Only then it is a race.
+//! Each stream, each recorded event and the host have a vector clock. A launch is ordered after everything in its
+//! stream's clock. If it is not ordered after another launch that uses one of its buffers, the access sets decide
+//! whether the two may conflict, and witnesses of both whether they certainly do. Only a certain conflict is a race.
 //!
 //! Repeated launches with the same arguments on the same stream are looked up. They are compared again only if other
 //! launches have been made on other streams since.
@@ -33,18 +33,17 @@ use crate::nesting;
 use crate::race::Race;
 use crate::report::lock;
 
-/// Uses of a buffer that are remembered.
+/// Maximum number of recorded uses of a buffer.
 const MOST_USES: usize = 256;
-/// Steps of a graph that are compared with each other.
+/// Maximum number of steps of a graph that are compared with each other.
 const MOST_STEPS: usize = 512;
-/// Launches that are remembered before those are forgotten that the host has waited for.
+/// Number of recorded launches from which those that the host has waited for are forgotten.
 const MANY_LAUNCHES: usize = 4096;
-/// Different arguments of two kernels with which their launches are compared element by element without finding one
-/// that both touch. With more they are not compared any longer: where indices come from memory, each comparison takes
-/// its time and finds nothing.
+/// Maximum number of unsuccessful element-by-element comparisons of two kernels' launches with different arguments.
+/// After that, they are no longer compared: with indices from memory, each comparison is slow and finds nothing.
 const MOST_SEARCHES: u32 = 256;
 
-/// What orders the work of the devices of a program.
+/// The order of the work on all devices of a program.
 #[derive(Default)]
 pub(crate) struct Watch {
     state: Mutex<State>,
@@ -68,13 +67,13 @@ pub(crate) struct DeviceWatch {
 struct State {
     streams: HashMap<StreamId, StreamState>,
     events: HashMap<(u32, EventHandle), Clock>,
-    /// What the host has waited for.
+    /// The work that the host has waited for.
     host: Clock,
     launches: HashMap<(StreamId, u64), Arc<Work>>,
     uses: HashMap<BufferId, Vec<Use>>,
-    /// Pairs of works that do not meet for certain.
+    /// Pairs of works that do not certainly conflict.
     refuted: HashSet<(u64, u64)>,
-    /// For pairs of kernels how often their launches were found not to meet for certain.
+    /// For pairs of kernels, how many of their launches were found not to certainly conflict.
     searches: HashMap<[ModuleHandle; 2], u32>,
     /// The watches of the devices.
     watches: Vec<Weak<DeviceWatch>>,
@@ -95,7 +94,7 @@ struct StreamState {
     number: u64,
 }
 
-/// A launch, or what is queued instead of one.
+/// A launch, or other queued work.
 struct Work {
     stream: StreamId,
     /// The device as users name it; `None` if there is one.
@@ -168,7 +167,7 @@ impl Watch {
 }
 
 impl DeviceWatch {
-    /// Of a device that is watched with others.
+    /// The watch of a device that is watched with others.
     pub(crate) fn new(all: &Arc<Watch>, device: &Arc<DeviceCore>) -> Arc<DeviceWatch> {
         let mut devices = lock(&all.devices);
         let (number, device) = (devices.len() as u32, Arc::downgrade(device));
@@ -192,7 +191,7 @@ impl DeviceWatch {
         &self.all
     }
 
-    /// Checks this device's launches from now on, and notes what orders the work of all devices.
+    /// Starts to check this device's launches, and to record the order of all devices' work.
     pub(crate) fn begin(&self) {
         self.checks.store(true, Ordering::Release);
         self.all.is_used.store(true, Ordering::Release);
@@ -346,7 +345,7 @@ impl OrderWatch for DeviceWatch {
     }
 }
 
-/// Streams of other libraries are ordered by what is not seen here, and so is work within launches and captures.
+/// The order of other libraries' streams is not visible here, nor is that of work within launches and captures.
 fn is_watched(stream: &StreamCore) -> bool {
     stream.last.is_none() && nesting::is_plain() && !nesting::submitting()
 }
@@ -356,14 +355,14 @@ impl State {
         self.streams.entry(id).or_default()
     }
 
-    /// Orders a stream after what an event of a device represents.
+    /// Orders a stream after the work that an event of a device represents.
     fn wait(&mut self, id: StreamId, event: (u32, EventHandle)) {
         if let Some(clock) = self.events.get(&event).cloned() {
             self.stream(id).clock.join(&clock);
         }
     }
 
-    /// What comes before the end of a stream's work.
+    /// The clock at the end of a stream's work.
     fn clock_of(&mut self, id: StreamId) -> Clock {
         let stream = self.stream(id);
         let mut clock = stream.clock.clone();
@@ -382,7 +381,7 @@ impl State {
         Last { number: stream.number, elsewhere: total - stream.number }
     }
 
-    /// Work that was done before is done again, and nothing has come to other streams since.
+    /// Whether the same work was checked before, and other streams have had no work since.
     fn is_known(&mut self, key: (StreamId, u64)) -> bool {
         let Some(work) = self.launches.get(&key).filter(|work| !work.crosses).cloned() else { return false };
         let number = self.stream(key.0).number;
@@ -494,8 +493,8 @@ fn kernels_of(a: &Work, b: &Work) -> Option<[ModuleHandle; 2]> {
     }
 }
 
-/// The use that is missed least: one that the host has waited for, or else one with a later use on its stream, for a
-/// wait for that orders both.
+/// The use that matters least: one that the host has waited for, or else one with a later use on its stream, for a wait
+/// for that orders both.
 fn least_use(host: &Clock, uses: &[Use]) -> usize {
     let is_done = |u: &Use| host.holds(u.work.stream, lock(&u.work.last).number);
     let has_later = |(n, u): (usize, &Use)| {
@@ -548,7 +547,7 @@ fn work_of_step(step: &Step) -> Option<Work> {
     Some(Work { stream, device: None, key: 0, last, doing, site, in_graph: true, crosses: false })
 }
 
-/// A hash of what a launch accesses: numbers that are neither addresses nor in access sets do not count.
+/// A hash of a launch's accesses: ignores numbers that are neither addresses nor in access sets.
 fn key_of(kernel: &LoadedKernel, args: &[u64]) -> u64 {
     let mut hasher = DefaultHasher::new();
     kernel.module.hash(&mut hasher);

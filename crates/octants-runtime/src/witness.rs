@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::race::Touch;
 
-/// An element that a launch touches for certain.
+/// An element that a launch certainly touches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Touched {
     /// The same for elements of the same array or field, whichever kernel touches them.
@@ -35,15 +35,15 @@ pub trait Witness: fmt::Debug + Send + Sync {
 }
 
 impl Touched {
-    /// Both touch the same part of an element, and one of them changes it by more than an update that the other is too.
+    /// Both touch the same part of an element, and they are neither both reads nor both updates.
     fn races_with(&self, other: &Touched) -> bool {
         let harmless = matches!((self.touch, other.touch), (Touch::Read, Touch::Read) | (Touch::Update, Touch::Update));
         !harmless && self.path.iter().zip(&other.path).all(|(a, b)| a == b)
     }
 }
 
-/// By what two launches refer to the same element: its address, or the array and the index in it. Only the first part
-/// of an element has an address here, because an overlapping array may have elements without parts.
+/// The identity of an element in two launches: its address, or the array and the index in it. Only the first part of an
+/// element has an address here, because an overlapping array may have elements without parts.
 #[derive(PartialEq, Eq, Hash)]
 enum Key<'a> {
     At(u64),

@@ -60,7 +60,7 @@ impl Worker {
 
     /// Waits for the worker's stream and gives everything back.
     fn destroy(self, driver: &dyn Driver) {
-        // SAFETY: made by this driver; used no more. An error concerns work whose launch has reported already.
+        // SAFETY: made by this driver; not used afterwards. An error concerns work whose launch has reported already.
         unsafe {
             let _ = driver.synchronize(self.stream);
             driver.destroy_event(self.fork);

@@ -51,7 +51,7 @@ fn finish(device: Device, log: &Log) {
 }
 
 #[test]
-fn s7_a_call_on_a_stream_of_someone_else_does_not_wait() {
+fn s7_a_call_on_a_foreign_stream_does_not_wait() {
     let (device, log) = device();
     let (kernel, buffer) = (kernel(&device, 64), device.allocate(64).unwrap());
     for _ in 0..3 {
@@ -65,7 +65,7 @@ fn s7_a_call_on_a_stream_of_someone_else_does_not_wait() {
 }
 
 #[test]
-fn s7_s18_s19_what_comes_later_waits_for_the_work_and_leaves_the_stream_alone() {
+fn s7_s18_s19_later_uses_wait_for_the_work_on_a_foreign_stream() {
     let (device, log) = device();
     let (kernel, read, dropped) = (kernel(&device, 64), device.allocate(64).unwrap(), device.allocate(64).unwrap());
     call(&device, &kernel, &read);
@@ -87,7 +87,7 @@ fn s7_s18_s19_what_comes_later_waits_for_the_work_and_leaves_the_stream_alone() 
 }
 
 #[test]
-fn s7_a_stream_that_is_named_waits_for_all_that_is_on_it() {
+fn s7_synchronizing_a_foreign_stream_waits_for_all_its_work() {
     let (device, log) = device();
     let stream = device.stream_from_handle(THEIRS).unwrap();
     log.take();
@@ -98,7 +98,7 @@ fn s7_a_stream_that_is_named_waits_for_all_that_is_on_it() {
 }
 
 #[test]
-fn s7_a_handle_that_comes_again_may_be_another_stream() {
+fn s7_a_reused_handle_may_be_another_stream() {
     let (device, log) = device();
     let (kernel, buffer) = (kernel(&device, 64), device.allocate(64).unwrap());
     call(&device, &kernel, &buffer);
@@ -111,7 +111,7 @@ fn s7_a_handle_that_comes_again_may_be_another_stream() {
 }
 
 #[test]
-fn s7_memory_that_a_graph_uses_stays() {
+fn s7_memory_used_by_a_graph_is_kept() {
     let (device, log) = device();
     let (small, large) = (kernel(&device, 64), kernel(&device, 4096));
     let buffer = device.allocate(64).unwrap();
@@ -129,7 +129,7 @@ fn s7_memory_that_a_graph_uses_stays() {
 }
 
 #[test]
-fn s7_s15_a_worker_that_is_captured_serves_that_capture_alone() {
+fn s7_s15_a_captured_worker_stream_serves_only_that_capture() {
     const OTHERS: u64 = 4712;
     let (device, log) = device();
     let (groups, buffer) = (kernel_of(&device, 64, &[Some(0), Some(1)]), device.allocate(64).unwrap());
@@ -157,7 +157,7 @@ fn s7_s15_a_worker_that_is_captured_serves_that_capture_alone() {
     log.capture(None);
     assert!([first, others].contains(&worker_for(0)), "captures have ended");
     assert_eq!(device.stream_pool_stats().created, 3);
-    // The driver treats captured work as executed. Its end is known once that of later work is.
+    // The driver treats captured work as executed. Its end is known once the end of later work is known.
     worker_for(THEIRS);
     worker_for(OTHERS);
     drop((groups, buffer));
@@ -168,7 +168,7 @@ fn s7_s15_a_worker_that_is_captured_serves_that_capture_alone() {
 }
 
 #[test]
-fn s7_forgotten_streams_do_not_pile_up() {
+fn s7_records_of_foreign_streams_do_not_accumulate() {
     let (device, log) = device();
     let (kernel, buffer) = (kernel(&device, 64), device.allocate(64).unwrap());
     for handle in 10_000..10_200 {

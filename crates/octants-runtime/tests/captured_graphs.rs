@@ -85,7 +85,7 @@ impl Bench {
 }
 
 #[test]
-fn branches_run_on_streams_of_the_pool_behind_what_they_wait_for() {
+fn branches_run_on_pool_streams_after_their_dependencies() {
     let (bench, log) = Bench::new();
     log.take();
     let graph = bench.fork();
@@ -115,7 +115,7 @@ fn branches_run_on_streams_of_the_pool_behind_what_they_wait_for() {
 }
 
 #[test]
-fn launches_on_several_streams_come_one_after_the_other() {
+fn launches_on_several_streams_are_ordered() {
     let (bench, log) = Bench::new();
     let graph = bench.fork();
     // The driver reports a mistake if two launches use the graph's frames concurrently.
@@ -127,7 +127,7 @@ fn launches_on_several_streams_come_one_after_the_other() {
 }
 
 #[test]
-fn each_call_of_a_replay_fails_once_and_nothing_is_lost() {
+fn a_replay_recovers_from_a_failure_of_each_call() {
     let mut names = Vec::new();
     for n in 0.. {
         let (bench, log) = Bench::new();
@@ -153,7 +153,7 @@ fn each_call_of_a_replay_fails_once_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_graph_keeps_code_and_memory() {
+fn a_graph_keeps_code_and_memory_alive() {
     let (device, log) = device();
     let stream = device.create_stream(0).unwrap();
     let graph = {
@@ -168,7 +168,7 @@ fn a_graph_keeps_code_and_memory() {
 }
 
 #[test]
-fn graphs_nest_and_their_branches_stay_apart() {
+fn graphs_nest_and_their_branches_stay_separate() {
     let (bench, log) = Bench::new();
     let inner = bench.fork();
     let [main, left, _] = &bench.streams;
@@ -206,7 +206,7 @@ fn arrays_of_the_host_are_staged_at_each_launch() {
 }
 
 #[test]
-fn what_has_not_run_cannot_be_waited_for() {
+fn waiting_for_a_graph_that_has_not_run_is_refused() {
     let (bench, log) = Bench::new();
     let (stream, event) = (&bench.streams[0], bench.device.create_event(false).unwrap());
     let told = load(&bench.device, 1);
@@ -241,7 +241,7 @@ fn what_has_not_run_cannot_be_waited_for() {
 }
 
 #[test]
-fn a_graph_ends_with_its_program_and_is_of_one_device() {
+fn a_graph_belongs_to_one_program_and_device() {
     let (bench, log) = Bench::new();
     let graph = bench.fork();
     let (other, other_log) = device();

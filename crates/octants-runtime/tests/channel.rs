@@ -74,7 +74,7 @@ fn launch(stream: &Stream, kernel: &LoadedKernel) {
 }
 
 #[test]
-fn s21_text_comes_in_order_when_the_host_waits() {
+fn s21_text_is_printed_in_order_when_the_host_waits() {
     let bench = Bench::new();
     let (a, b) = (bench.kernel("a", 0, &[None]), bench.kernel("b", 0, &[None]));
     let stream = bench.device.create_stream(0).unwrap();
@@ -122,7 +122,7 @@ fn s21_a_failure_is_an_error_of_the_next_wait_and_of_no_other_stream() {
 }
 
 #[test]
-fn s21_groups_speak_through_the_launching_stream() {
+fn s21_groups_print_through_the_launching_stream() {
     let bench = Bench::new();
     let kernel = bench.kernel("k", 0, &[Some(0), Some(1), Some(2)]);
     let stream = bench.device.create_stream(0).unwrap();
@@ -150,7 +150,7 @@ fn s21_a_launch_with_a_result_reports_at_once() {
 }
 
 #[test]
-fn s21_an_event_tells_what_is_complete() {
+fn s21_an_event_prints_the_text_of_completed_launches() {
     let bench = Bench::new();
     let kernel = bench.kernel("k", 0, &[None]);
     let (stream, event) = (bench.device.create_stream(0).unwrap(), bench.device.create_event(false).unwrap());
@@ -189,7 +189,7 @@ fn s21_a_failure_seen_by_an_event_is_reported_once() {
 }
 
 #[test]
-fn s21_what_finds_no_room_is_counted() {
+fn s21_messages_that_do_not_fit_are_counted() {
     let bench = Bench::new();
     let kernel = bench.kernel("k", 0, &[None]);
     let stream = bench.device.create_stream(0).unwrap();
@@ -207,7 +207,7 @@ fn s21_what_finds_no_room_is_counted() {
 }
 
 #[test]
-fn s21_a_channel_that_fills_is_emptied_between_launches() {
+fn s21_a_full_channel_is_drained_between_launches() {
     let bench = Bench::new();
     let kernel = bench.kernel("k", 0, &[None]);
     let stream = bench.device.create_stream(0).unwrap();
@@ -224,7 +224,7 @@ fn s21_a_channel_that_fills_is_emptied_between_launches() {
 }
 
 #[test]
-fn s21_a_stream_that_goes_leaves_its_failure_to_the_program() {
+fn s21_a_dropped_stream_leaves_its_failure_to_the_program() {
     let bench = Bench::new();
     let kernel = bench.kernel("k", 0, &[None]);
     let stream = bench.device.create_stream(0).unwrap();
@@ -239,7 +239,7 @@ fn s21_a_stream_that_goes_leaves_its_failure_to_the_program() {
 }
 
 #[test]
-fn kernels_that_say_nothing_have_no_channel() {
+fn kernels_without_output_have_no_channel() {
     let bench = Bench::new();
     let artifact = Artifact { kernel: "quiet".into(), ..Artifact::default() };
     let kernel = bench.device.load(&artifact).unwrap();

@@ -63,7 +63,7 @@ fn order(log: &Log) -> Vec<Vec<bool>> {
 }
 
 #[test]
-fn launches_are_behind_those_that_they_conflict_with_and_no_others() {
+fn launches_wait_for_conflicting_launches_only() {
     let (device, log) = concurrent_device();
     let kernel = kernel(&device);
     let [x, y, z, w] = [(); 4].map(|()| device.allocate(400).unwrap());
@@ -83,7 +83,7 @@ fn launches_are_behind_those_that_they_conflict_with_and_no_others() {
 }
 
 #[test]
-fn elements_of_a_buffer_are_told_apart_by_the_arguments() {
+fn arguments_distinguish_the_elements_of_a_buffer() {
     let (device, log) = concurrent_device();
     let kernel = kernel(&device);
     let [x, y] = [(); 2].map(|()| device.allocate(400).unwrap());
@@ -96,7 +96,7 @@ fn elements_of_a_buffer_are_told_apart_by_the_arguments() {
 }
 
 #[test]
-fn all_else_on_the_default_stream_is_behind_the_lanes_and_later_launches_behind_it() {
+fn other_work_on_the_default_stream_is_ordered_with_the_lanes() {
     let (device, log) = concurrent_device();
     let kernel = kernel(&device);
     let [x, y, z] = [(); 3].map(|()| device.allocate(400).unwrap());
@@ -123,7 +123,7 @@ fn all_else_on_the_default_stream_is_behind_the_lanes_and_later_launches_behind_
 }
 
 #[test]
-fn a_host_that_reads_waits_for_the_lane_that_writes() {
+fn a_host_read_waits_for_the_lane_of_the_writer() {
     let (device, log) = concurrent_device();
     let kernel = kernel(&device);
     let [x, y, z] = [(); 3].map(|()| device.allocate(400).unwrap());
@@ -137,7 +137,7 @@ fn a_host_that_reads_waits_for_the_lane_that_writes() {
 }
 
 #[test]
-fn random_launches_keep_every_order_that_matters() {
+fn random_launches_keep_every_required_order() {
     let (device, log) = concurrent_device();
     let kernel = kernel(&device);
     let buffers: Vec<Buffer> = (0..6).map(|_| device.allocate(400).unwrap()).collect();
@@ -176,7 +176,7 @@ fn random_launches_keep_every_order_that_matters() {
 }
 
 #[test]
-fn each_call_fails_once_and_nothing_is_lost() {
+fn lanes_recover_from_a_failure_of_each_call() {
     for n in 0.. {
         let (device, log) = concurrent_device();
         let kernel = kernel(&device);
@@ -200,7 +200,7 @@ fn each_call_fails_once_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_device_that_does_everything_at_once_takes_no_notice() {
+fn a_synchronous_device_infers_no_concurrency() {
     let (device, log) = device_that(octants_driver_recording::RecordingDriver::immediate);
     device.infer_concurrency(&Uninterruptible);
     let kernel = kernel(&device);
@@ -219,7 +219,7 @@ fn round(device: &Device, kernel: &LoadedKernel, [x, y, z, w]: [&Buffer; 4]) {
 }
 
 #[test]
-fn rounds_that_come_again_are_held_and_launched_as_one() {
+fn repeated_launch_sequences_are_held_and_launched_as_a_graph() {
     for waits in [false, true] {
         let (device, log) = concurrent_device();
         let kernel = kernel(&device);
@@ -247,7 +247,7 @@ fn rounds_that_come_again_are_held_and_launched_as_one() {
 }
 
 #[test]
-fn a_graph_of_a_round_keeps_the_order_that_matters() {
+fn a_graph_of_a_launch_sequence_keeps_every_required_order() {
     let (device, log) = concurrent_device();
     let kernel = kernel(&device);
     let buffers = [(); 4].map(|()| device.allocate(400).unwrap());
@@ -263,7 +263,7 @@ fn a_graph_of_a_round_keeps_the_order_that_matters() {
 }
 
 #[test]
-fn what_is_held_comes_ahead_of_whatever_else_is_asked_for() {
+fn held_launches_precede_any_other_request() {
     type Act = fn(&Device, &[Buffer; 4]);
     let acts: [Act; 7] = [
         |device, _| device.synchronize(&Uninterruptible).unwrap(),
@@ -294,7 +294,7 @@ fn what_is_held_comes_ahead_of_whatever_else_is_asked_for() {
 }
 
 #[test]
-fn what_a_round_uses_is_given_back_with_the_program() {
+fn objects_of_a_launch_sequence_are_released_with_the_program() {
     let (device, log) = concurrent_device();
     let kernel = kernel(&device);
     let buffers = [(); 4].map(|()| device.allocate(400).unwrap());

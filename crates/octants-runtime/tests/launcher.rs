@@ -57,7 +57,7 @@ fn a_launch_makes_one_call_per_task_and_nothing_else() {
 }
 
 #[test]
-fn only_a_launch_with_a_result_waits_and_says_so_first() {
+fn only_a_launch_with_a_result_waits_after_announcing_it() {
     struct Told(Cell<bool>);
     impl Caller for Told {
         fn will_block(&self) {
@@ -81,7 +81,7 @@ fn only_a_launch_with_a_result_waits_and_says_so_first() {
 }
 
 #[test]
-fn a_failure_is_reported_by_the_next_wait_and_once() {
+fn a_failure_is_reported_once_by_the_next_wait() {
     let (device, log) = device();
     let kernel = device.load(&artifact(1, 0, 0)).unwrap();
     log.fail_task();
@@ -95,10 +95,10 @@ fn a_failure_is_reported_by_the_next_wait_and_once() {
 }
 
 #[test]
-fn errors_of_calls_come_back_and_leave_the_stream_usable() {
+fn errors_of_calls_are_returned_and_leave_the_stream_usable() {
     let (device, log) = device();
     let kernel = device.load(&artifact(2, 0, 1)).unwrap();
-    // Behind the allocation of the result's memory.
+    // After the allocation of the result's memory.
     log.fail_call(1);
     // SAFETY: the driver does not use arguments.
     let error = unsafe { device.default_stream().launch(&kernel, &[0, 0], &Uninterruptible) }.unwrap_err();
@@ -138,7 +138,7 @@ fn copies_are_checked_against_buffers_and_devices() {
 }
 
 #[test]
-fn everything_is_given_back() {
+fn everything_is_released() {
     let (device, log) = device();
     let kernel = device.load(&artifact(2, 64, 20)).unwrap();
     let buffers: Vec<_> = (1..10).map(|n| device.allocate(n * 8).unwrap()).collect();

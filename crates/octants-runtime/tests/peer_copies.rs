@@ -10,7 +10,7 @@ use recorded_devices::*;
 const ALL: [CopiedRange; 2] = [CopiedRange { to: 0, from: 64, bytes: 64 }, CopiedRange { to: 64, from: 0, bytes: 64 }];
 
 #[test]
-fn a_copy_comes_behind_what_uses_the_memory_and_later_work_behind_the_copy() {
+fn a_copy_follows_earlier_uses_and_precedes_later_ones() {
     for on_stream in [false, true] {
         let ([here, there], log) = devices();
         let (to, from) = (here.allocate(128).unwrap(), there.allocate(128).unwrap());
@@ -40,7 +40,7 @@ fn a_copy_comes_behind_what_uses_the_memory_and_later_work_behind_the_copy() {
 }
 
 #[test]
-fn what_fails_on_the_way_leaves_nothing_in_disorder() {
+fn a_failed_call_leaves_consistent_state() {
     for n in 0.. {
         let ([here, there], log) = devices();
         let (to, from) = (here.allocate(128).unwrap(), there.allocate(128).unwrap());
@@ -115,7 +115,7 @@ fn a_stream_waits_for_what_is_queued_on_another_device() {
 }
 
 #[test]
-fn a_copy_on_a_stream_keeps_the_host_and_other_streams_from_no_work() {
+fn a_copy_on_a_stream_blocks_neither_the_host_nor_other_streams() {
     let ([here, there], log) = devices();
     let (to, from, own) = (here.allocate(128).unwrap(), there.allocate(128).unwrap(), there.allocate(128).unwrap());
     let user = kernel(&there, "user");
@@ -132,7 +132,7 @@ fn a_copy_on_a_stream_keeps_the_host_and_other_streams_from_no_work() {
     launch(&idle, &kernel(&there, "apart"), &own);
     let late = there.create_stream(0).unwrap();
     launch(&late, &kernel(&there, "late"), &from);
-    // Of two writers without an order one would be a mistake.
+    // Two unordered writers would be a mistake.
     assert_eq!(log.mistakes(), [""; 0]);
     drop((to, from, own, user, write, stream, reads, idle, late));
     here.close(&Uninterruptible).unwrap();

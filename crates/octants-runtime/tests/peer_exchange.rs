@@ -1,4 +1,4 @@
-//! What launches on several devices at once need: exchanges between the devices, and copies of the first one's memory.
+//! Launches on several devices of one process: exchanges between the devices, and copies of the first device's memory.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ fn copy((to, a): (usize, &Buffer), (from, b): (usize, &Buffer)) -> PeerCopy {
 }
 
 #[test]
-fn copies_are_between_the_work_before_and_the_work_after() {
+fn copies_are_ordered_between_earlier_and_later_work() {
     let ([one, two], log) = devices();
     let (a, b) = (one.allocate(128).unwrap(), two.allocate(128).unwrap());
     let kernels = [(&one, "before one"), (&two, "before two"), (&one, "meanwhile one"), (&one, "after one")];
@@ -40,7 +40,7 @@ fn copies_are_between_the_work_before_and_the_work_after() {
     assert!(task("late").happens_after(task("before one")) && task("late").happens_after(task("before two")));
     assert!(!task("late").happens_after(task("meanwhile one")));
     assert!(!task("meanwhile one").happens_after(task("before two")));
-    // What is sent must not be overwritten before it was copied.
+    // Sent data must not be overwritten before it is copied.
     assert!(task("after two").happens_after(task("before one")));
     assert!(task("after one").happens_after(task("before two")));
     drop((exchange, a, b, sides, streams, before_one, before_two, meanwhile, after_one, after_two, late));
@@ -50,7 +50,7 @@ fn copies_are_between_the_work_before_and_the_work_after() {
 }
 
 #[test]
-fn exchanges_of_other_memory_are_refused() {
+fn exchanges_of_mismatched_memory_are_refused() {
     let ([one, two], _log) = devices();
     let (a, b) = (one.allocate(128).unwrap(), two.allocate(128).unwrap());
     let sides = [one.create_stream(0).unwrap(), two.create_stream(0).unwrap()];

@@ -20,7 +20,7 @@ fn launch(stream: &Stream, kernel: &LoadedKernel) -> Result<()> {
     unsafe { stream.launch(kernel, &[], &Uninterruptible) }.map(|_| ())
 }
 
-/// Calls of a launch, by name, once everything it needs is there.
+/// Calls of a launch, by name, after all its resources were created.
 fn calls(log: &Log, mut work: impl FnMut()) -> Vec<String> {
     work();
     log.take();
@@ -29,7 +29,7 @@ fn calls(log: &Log, mut work: impl FnMut()) -> Vec<String> {
 }
 
 #[test]
-fn two_events_more_per_task_while_it_is_on_and_none_otherwise() {
+fn profiling_adds_two_events_per_task() {
     let (device, log) = device();
     let kernel = load(&device, "k", &[None, None]);
     let stream = device.create_stream(0).unwrap();
@@ -53,7 +53,7 @@ fn two_events_more_per_task_while_it_is_on_and_none_otherwise() {
 }
 
 #[test]
-fn users_of_the_profiler_are_counted() {
+fn the_profiler_counts_its_users() {
     let (device, log) = device();
     let kernel = load(&device, "k", &[None]);
     let stream = device.create_stream(0).unwrap();
@@ -71,7 +71,7 @@ fn users_of_the_profiler_are_counted() {
 }
 
 #[test]
-fn tasks_have_lanes_and_come_behind_what_they_waited_for() {
+fn task_records_have_lanes_and_dependencies() {
     let (device, log) = device();
     let (one, forked) = (load(&device, "one", &[None]), load(&device, "forked", &[Some(0), Some(1)]));
     let (a, b, c) =
@@ -117,7 +117,7 @@ fn tasks_have_lanes_and_come_behind_what_they_waited_for() {
 }
 
 #[test]
-fn without_anyone_asking_times_are_read_and_events_used_again() {
+fn times_are_read_and_events_reused_without_a_query() {
     let (device, log) = device();
     let kernel = load(&device, "k", &[None]);
     let stream = device.create_stream(0).unwrap();
@@ -129,7 +129,7 @@ fn without_anyone_asking_times_are_read_and_events_used_again() {
         }
         log.all_done();
     }
-    // Of 20,000 launches no more than about 2,500 are unread at one time.
+    // At most about 2,500 of the 20,000 launches are unread at a time.
     let created = log.count("create_event");
     assert!(created < 2 * 3_000, "{created} events");
     profiler.resolve(&Uninterruptible).unwrap();
@@ -139,7 +139,7 @@ fn without_anyone_asking_times_are_read_and_events_used_again() {
 }
 
 #[test]
-fn a_host_that_is_far_ahead_waits_for_its_own_stream() {
+fn a_host_far_ahead_waits_for_its_own_stream() {
     let (device, log) = device();
     let kernel = load(&device, "k", &[None]);
     let stream = device.create_stream(0).unwrap();
@@ -152,7 +152,7 @@ fn a_host_that_is_far_ahead_waits_for_its_own_stream() {
 }
 
 #[test]
-fn a_failure_of_any_call_gives_everything_back() {
+fn a_failure_of_any_call_releases_everything() {
     for n in 0.. {
         let (device, log) = device();
         let kernel = load(&device, "k", &[None, Some(0), Some(1)]);

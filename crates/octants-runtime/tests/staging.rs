@@ -52,7 +52,7 @@ fn launch(
 const SETTINGS: [Setting; 2] = [|d| d, RecordingDriver::sharing_memory];
 
 #[test]
-fn s16_arrays_that_are_read_are_copied_and_the_launch_returns() {
+fn s16_read_arrays_are_copied_without_waiting() {
     for setting in SETTINGS {
         let (device, log) = device_that(setting);
         let (kernel, stream) = (kernel(&device, 0), device.create_stream(0).unwrap());
@@ -74,7 +74,7 @@ fn s16_arrays_that_are_read_are_copied_and_the_launch_returns() {
 }
 
 #[test]
-fn s16_arrays_that_are_written_hold_the_result_when_the_launch_returns() {
+fn s16_written_arrays_hold_the_result_when_the_launch_returns() {
     let (device, log) = device();
     let (kernel, stream) = (kernel(&device, 0), device.create_stream(0).unwrap());
     let (read, written) = ([5u64; 4], [6u64; 4]);
@@ -104,7 +104,7 @@ fn s16_arrays_that_are_written_hold_the_result_when_the_launch_returns() {
 }
 
 #[test]
-fn s16_arrays_that_overlap_share_their_copy() {
+fn s16_overlapping_arrays_share_their_copy() {
     for setting in SETTINGS {
         let (device, log) = device_that(setting);
         let (kernel, stream) = (kernel(&device, 0), device.create_stream(0).unwrap());
@@ -135,7 +135,7 @@ fn s16_an_array_without_elements_has_no_address_on_the_device() {
 }
 
 #[test]
-fn s16_memory_of_the_hosts_that_no_one_describes_is_waited_for() {
+fn s16_a_launch_waits_when_it_uses_undescribed_host_memory() {
     for (setting, waits) in [(SETTINGS[0], 0), (SETTINGS[1], 1)] {
         let (device, log) = device_that(setting);
         let (kernel, stream) = (kernel(&device, 0), device.create_stream(0).unwrap());
@@ -172,7 +172,7 @@ fn s16_copies_in_flight_are_bounded() {
 }
 
 #[test]
-fn s16_s24_each_call_of_a_launch_with_arrays_fails_once_and_nothing_is_lost() {
+fn s16_s24_a_launch_with_arrays_recovers_from_a_failure_of_each_call() {
     let mut names = Vec::new();
     for setting in SETTINGS {
         for (written, before) in [(false, false), (false, true), (true, false)] {
@@ -210,7 +210,7 @@ fn s16_s24_each_call_of_a_launch_with_arrays_fails_once_and_nothing_is_lost() {
 }
 
 #[test]
-fn s17_arguments_too_many_to_travel_by_value_are_copied_to_the_frame_on_the_stream() {
+fn s17_arguments_that_do_not_fit_by_value_are_copied_to_the_frame_on_the_stream() {
     let (device, log) = device_that(|d| d.with_max_argument_bytes(16));
     let (kernel, streams) = (kernel(&device, 0), [(); 2].map(|()| device.create_stream(0).unwrap()));
     let mut places = Vec::new();

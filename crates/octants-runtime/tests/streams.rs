@@ -88,7 +88,7 @@ fn s11_s15_fork_and_join_are_at_most_two_calls_per_group() {
 }
 
 #[test]
-fn s11_what_comes_before_and_after_a_fork_on_its_stream_is_ordered_with_it() {
+fn s11_a_fork_is_ordered_with_earlier_and_later_work_of_its_stream() {
     let (device, log) = device();
     let (plain, forked) = (load(&device, &[None]), load(&device, &FOUR));
     let (a, stream) = (device.allocate(64).unwrap(), device.create_stream(0).unwrap());
@@ -103,7 +103,7 @@ fn s11_what_comes_before_and_after_a_fork_on_its_stream_is_ordered_with_it() {
 }
 
 #[test]
-fn s15_s24_each_call_of_a_fork_fails_once_and_nothing_is_lost() {
+fn s15_s24_a_fork_recovers_from_a_failure_of_each_call() {
     let mut names = Vec::new();
     for n in 0.. {
         let (device, log) = device();
@@ -135,7 +135,7 @@ fn s15_s24_each_call_of_a_fork_fails_once_and_nothing_is_lost() {
 }
 
 #[test]
-fn s17_every_stream_has_a_frame_of_its_own() {
+fn s17_every_stream_has_its_own_frame() {
     let (device, log) = device();
     let kernel = load(&device, &[None, None]);
     let streams: Vec<_> = (0..3).map(|_| device.create_stream(0).unwrap()).collect();
@@ -148,7 +148,7 @@ fn s17_every_stream_has_a_frame_of_its_own() {
 }
 
 #[test]
-fn s18_memory_is_freed_behind_its_last_use_on_every_stream() {
+fn s18_memory_is_freed_after_its_last_use_on_every_stream() {
     let (device, log) = device();
     let kernel = load(&device, &[None]);
     let streams: Vec<_> = (0..3).map(|_| device.create_stream(0).unwrap()).collect();
@@ -165,7 +165,7 @@ fn s18_memory_is_freed_behind_its_last_use_on_every_stream() {
 }
 
 #[test]
-fn s18_what_is_dropped_while_the_program_ends_is_freed_behind_its_last_use() {
+fn s18_objects_dropped_during_shutdown_are_freed_after_their_last_use() {
     /// Another thread, which releases a buffer when the program has begun to end and its streams are still at work.
     struct Meanwhile(Device, Cell<Option<Buffer>>);
     impl Caller for Meanwhile {
@@ -203,7 +203,7 @@ fn s18_without_events_the_host_waits_before_it_frees() {
 }
 
 #[test]
-fn s19_a_host_read_waits_for_the_writers_stream_alone() {
+fn s19_a_host_read_waits_only_for_the_stream_of_the_writer() {
     let (device, log) = device();
     let kernel = load(&device, &[None]);
     let (writer, reader, other) =
@@ -276,7 +276,7 @@ fn s5_s6_streams_outlive_their_program_harmlessly() {
 }
 
 #[test]
-fn s7_handles_of_our_own_streams_are_those_streams() {
+fn s7_handles_of_streams_of_the_program_are_recognized() {
     let (device, log) = device();
     let stream = device.create_stream(0).unwrap();
     log.take();
@@ -321,7 +321,7 @@ fn s1_s4_handles_queries_and_waits() {
 }
 
 #[test]
-fn s8_without_streams_every_call_works_and_all_is_done_in_order() {
+fn s8_without_streams_every_call_works_in_order() {
     let (device, log) = device_that(RecordingDriver::immediate);
     let kernel = load(&device, &FOUR);
     let (one, two) = (device.create_stream(5).unwrap(), device.create_stream(0).unwrap());
@@ -353,7 +353,7 @@ fn s8_without_streams_every_call_works_and_all_is_done_in_order() {
 }
 
 #[test]
-fn s23_without_ordered_memory_frees_still_come_behind_every_use() {
+fn s23_without_stream_ordered_memory_frees_still_follow_every_use() {
     let (device, log) = device_that(RecordingDriver::without_ordered_memory);
     let (plain, forked) = (load(&device, &[None]), load(&device, &FOUR));
     let streams: Vec<_> = (0..3).map(|_| device.create_stream(0).unwrap()).collect();
@@ -379,7 +379,7 @@ fn s23_without_ordered_memory_frees_still_come_behind_every_use() {
 }
 
 #[test]
-fn s12_what_comes_before_groups_runs_on_the_launching_stream_ahead_of_the_fork() {
+fn s12_tasks_before_groups_run_on_the_launching_stream_before_the_fork() {
     let (device, log) = device();
     let kernel = load(&device, &[None, Some(0), Some(1), None]);
     let stream = device.create_stream(0).unwrap();
@@ -398,7 +398,7 @@ fn s12_what_comes_before_groups_runs_on_the_launching_stream_ahead_of_the_fork()
 }
 
 #[test]
-fn s22_threads_launch_on_streams_of_their_own_and_on_a_shared_one() {
+fn s22_threads_launch_on_their_own_streams_and_on_a_shared_one() {
     let (device, log) = device();
     let (plain, forked) = (load(&device, &[None, None]), load(&device, &FOUR));
     let (shared, buffer) = (device.create_stream(0).unwrap(), device.allocate(64).unwrap());

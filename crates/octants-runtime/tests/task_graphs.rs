@@ -56,7 +56,7 @@ fn named(tasks: &[(&str, u64)]) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn a_loop_runs_until_its_condition_is_zero_and_each_round_is_a_launch_of_its_own() {
+fn a_loop_runs_until_its_condition_is_zero_with_one_launch_per_iteration() {
     for setting in SETTINGS {
         let (device, log) = device_that(setting);
         let graph = vec![GraphPart::Tasks(0, 1), repeat(FLAG, vec![GraphPart::Tasks(1, 3)]), GraphPart::Tasks(3, 4)];
@@ -76,7 +76,7 @@ fn a_loop_runs_until_its_condition_is_zero_and_each_round_is_a_launch_of_its_own
 }
 
 #[test]
-fn a_driver_that_makes_one_of_all_tasks_is_given_the_loops_too_and_counts_rounds_where_they_draw_random_numbers() {
+fn a_driver_with_graphs_receives_loops_and_counts_iterations_for_random_numbers() {
     let (device, log) = device_that(RecordingDriver::making_one);
     let graph = vec![GraphPart::Tasks(0, 1), repeat(FLAG, vec![GraphPart::Tasks(1, 2)])];
     let flag = device.allocate(4).unwrap();
@@ -99,7 +99,7 @@ fn a_driver_that_makes_one_of_all_tasks_is_given_the_loops_too_and_counts_rounds
 }
 
 #[test]
-fn the_host_waits_for_the_launching_stream_alone_and_reads_no_more_than_the_condition() {
+fn the_host_waits_for_the_launching_stream_and_reads_only_the_condition() {
     let calls = |setting: Setting| {
         let (device, log) = device_that(setting);
         let kernel = load(&device, &artifact(1, vec![repeat(FLAG, vec![GraphPart::Tasks(0, 1)])]));
@@ -127,7 +127,7 @@ fn the_host_waits_for_the_launching_stream_alone_and_reads_no_more_than_the_cond
 }
 
 #[test]
-fn loops_nest_and_conditions_lie_in_the_frame_as_well() {
+fn loops_nest_and_conditions_may_be_in_the_frame() {
     for setting in SETTINGS {
         let (device, log) = device_that(setting);
         let inner = repeat(FLAG, vec![GraphPart::Tasks(0, 1)]);
@@ -144,7 +144,7 @@ fn loops_nest_and_conditions_lie_in_the_frame_as_well() {
 }
 
 #[test]
-fn a_choice_runs_one_side_and_a_launch_ends_at_a_checkpoint_and_resumes_there() {
+fn a_branch_runs_one_side_and_a_launch_resumes_at_its_checkpoint() {
     for setting in SETTINGS {
         let (device, log) = device_that(setting);
         let choice = GraphPart::If {
@@ -175,7 +175,7 @@ fn a_choice_runs_one_side_and_a_launch_ends_at_a_checkpoint_and_resumes_there() 
 }
 
 #[test]
-fn a_device_that_decides_about_checkpoints_says_where_a_launch_ended_and_the_host_walks_to_where_one_resumes() {
+fn a_device_that_evaluates_checkpoints_reports_where_a_launch_ended() {
     let (device, log) = device_that(RecordingDriver::making_one);
     let checkpoint =
         |label, n| GraphPart::Checkpoint { label, yields_on: FLAG, body: vec![GraphPart::Tasks(n, n + 1)] };
@@ -201,7 +201,7 @@ fn a_device_that_decides_about_checkpoints_says_where_a_launch_ended_and_the_hos
 }
 
 #[test]
-fn groups_in_a_loop_fork_and_join_in_each_round() {
+fn groups_in_a_loop_fork_and_join_in_each_iteration() {
     let (device, log) = device_that(|d| d);
     let body = vec![
         GraphPart::Parallel(vec![vec![GraphPart::Tasks(0, 1)], vec![GraphPart::Tasks(1, 3)]]),
@@ -222,7 +222,7 @@ fn groups_in_a_loop_fork_and_join_in_each_round() {
 }
 
 #[test]
-fn groups_that_loop_go_on_side_by_side_and_have_a_word_each_for_what_decides() {
+fn looping_groups_run_concurrently_with_one_condition_word_each() {
     let other = Condition { slot: Some(0), offset: 4, kind: ScalarKind::I32 };
     let groups = vec![
         vec![repeat(FLAG, vec![GraphPart::Tasks(0, 1)])],
@@ -270,7 +270,7 @@ fn a_failed_assertion_ends_the_loop_and_the_launch() {
 }
 
 #[test]
-fn what_code_says_is_heard_behind_each_round() {
+fn output_is_drained_after_each_iteration() {
     let (device, log) = device_that(RecordingDriver::with_channels);
     let kernel = load(&device, &artifact(1, vec![repeat(FLAG, vec![GraphPart::Tasks(0, 1)])]));
     let flag = device.allocate(4).unwrap();
@@ -284,7 +284,7 @@ fn what_code_says_is_heard_behind_each_round() {
 }
 
 #[test]
-fn the_user_interrupts_a_loop_between_rounds() {
+fn the_user_interrupts_a_loop_between_iterations() {
     /// Interrupted after a number of polls.
     struct Impatient(Cell<u32>, Cell<bool>);
     impl Caller for Impatient {
@@ -313,7 +313,7 @@ fn the_user_interrupts_a_loop_between_rounds() {
 }
 
 #[test]
-fn a_stream_that_is_captured_cannot_decide() {
+fn a_captured_stream_cannot_evaluate_conditions() {
     let (device, log) = device_that(RecordingDriver::sharing_memory);
     let kernel = load(&device, &artifact(1, vec![repeat(FLAG, vec![GraphPart::Tasks(0, 1)])]));
     let flag = device.allocate(4).unwrap();
@@ -326,7 +326,7 @@ fn a_stream_that_is_captured_cannot_decide() {
 }
 
 #[test]
-fn the_condition_is_read_where_the_array_was_staged() {
+fn the_condition_is_read_from_the_staged_array() {
     let (device, log) = device_that(|d| d);
     let kernel = load(&device, &artifact(1, vec![repeat(FLAG, vec![GraphPart::Tasks(0, 1)])]));
     let mut flag = [5i32];
@@ -341,7 +341,7 @@ fn the_condition_is_read_where_the_array_was_staged() {
 }
 
 #[test]
-fn rounds_are_measured_as_launches() {
+fn iterations_are_measured_as_launches() {
     for setting in SETTINGS {
         let (device, log) = device_that(setting);
         let kernel = load(&device, &artifact(1, vec![repeat(FLAG, vec![GraphPart::Tasks(0, 1)])]));

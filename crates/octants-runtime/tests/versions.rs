@@ -38,7 +38,7 @@ fn bench() -> (Device, std::sync::Arc<Log>, Buffer, Buffer) {
 }
 
 #[test]
-fn each_kind_of_write_makes_another_version_and_reads_make_none() {
+fn each_write_makes_a_new_version_and_reads_do_not() {
     let (device, log, a, b) = bench();
     let stream = device.default_stream().clone();
     let (plain, grouped) = (kernel(&device, &[None, None]), kernel(&device, &[Some(0), Some(1)]));
@@ -88,7 +88,7 @@ fn each_kind_of_write_makes_another_version_and_reads_make_none() {
 }
 
 #[test]
-fn memory_that_is_used_again_has_other_versions() {
+fn reused_memory_has_new_versions() {
     let (device, log, a, b) = bench();
     let first = version(&device, &a);
     let address = a.ptr().unwrap();
@@ -102,7 +102,7 @@ fn memory_that_is_used_again_has_other_versions() {
 }
 
 #[test]
-fn a_stream_that_writes_may_do_so_later_than_another_reads() {
+fn a_write_may_run_later_than_a_read_on_another_stream() {
     let (device, log, a, b) = bench();
     let (kernel, other) = (kernel(&device, &[None]), device.create_stream(0).unwrap());
     launch(&other, &kernel, &a, b.ptr().unwrap());
@@ -123,7 +123,7 @@ fn a_stream_that_writes_may_do_so_later_than_another_reads() {
 }
 
 #[test]
-fn memory_that_may_be_written_to_unseen_has_no_version() {
+fn memory_with_untracked_writes_has_no_version() {
     let (device, log, a, b) = bench();
     let kernel = kernel(&device, &[None]);
     let stream = device.stream_from_handle(THEIRS).unwrap();
@@ -153,7 +153,7 @@ fn memory_that_may_be_written_to_unseen_has_no_version() {
 }
 
 #[test]
-fn where_writes_are_not_counted_there_are_no_versions() {
+fn without_write_tracking_there_are_no_versions() {
     for setting in [RecordingDriver::sharing_memory, RecordingDriver::immediate] {
         let (device, log) = device_that(setting);
         let a = device.allocate(64).unwrap();

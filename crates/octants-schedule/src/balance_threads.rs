@@ -7,8 +7,8 @@
 //! and the others the heavier ones in descending order. Subgroups that share a scheduler, every fourth on current GPUs,
 //! thereby get similar amounts of work.
 //!
-//! The number itself is the result where threads cannot exchange: on a machine without a grid, in a function, in a task
-//! that may fail (a failed thread reaches no barrier), and in a block of unusual size or with idle threads.
+//! If threads cannot exchange numbers, each keeps its own: on a machine without a grid, in a function, in a task that
+//! may fail (a failed thread reaches no barrier), and in a block of unusual size or with idle threads.
 
 use octants_ir::insert_code::push_if;
 use octants_ir::{
@@ -187,7 +187,7 @@ impl Exchange<'_> {
         self.read(ORDER, part)
     }
 
-    /// Of the values of a subgroup's threads: the sum of those before this thread, and of all.
+    /// Sums over the values of a subgroup's threads: of those before this thread, and of all.
     fn prefix_sum(&mut self, lane: ValueId, value: ValueId) -> (ValueId, ValueId) {
         let zero = self.int(0);
         let (mut before, mut all) = (zero, value);

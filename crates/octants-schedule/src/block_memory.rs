@@ -1,4 +1,4 @@
-//! [`block_memory`]: the memory of a block of threads.
+//! [`block_memory`]: the shared memory of a thread block.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,4 @@
-//! [`Cloner`]: copies of a body's code inside the same body, with substitutions: for unrolling, and for code under
-//! conditions that are known.
+//! [`Cloner`]: copies code within a body, with substitutions: for unrolling, and for code under known conditions.
 //!
 //! A copy of a local that holds one value needs no local: its loads are the stored value. Values from outside the
 //! copied code stand for themselves.
@@ -165,7 +164,7 @@ impl<'a> Cloner<'a> {
     }
 }
 
-/// Removes pure instructions whose values nothing uses, and loads of locals like them.
+/// Removes pure instructions and loads of locals whose values nothing uses.
 pub(crate) fn remove_unused(body: &mut Body) {
     let mut used = HashSet::new();
     let mut walk: Vec<ValueId> = Vec::new();

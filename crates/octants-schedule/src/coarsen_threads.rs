@@ -1,8 +1,8 @@
-//! [`coarsen_threads`]: in the coarsened variants of tasks each thread runs groups of iterations that are neighbors
-//! along the last axis, so that their loads and stores become few wide accesses.
+//! [`coarsen_threads`]: in the coarsened variant of a task, each thread runs groups of adjacent iterations of the last
+//! axis, so that their loads and stores merge into vector accesses.
 //!
-//! `find_coarsening` decides. Groups begin at multiples of the factor, where arrays are aligned. In tiles the threads
-//! of a block cover several rows of a range of columns, so that what the rows share comes from the block's cache.
+//! `find_coarsening` decides. Groups begin at multiples of the factor, where arrays are aligned. In tiles, the threads
+//! of a block cover several rows of a range of columns, so that elements shared by these rows come from the cache.
 
 use std::collections::HashMap;
 

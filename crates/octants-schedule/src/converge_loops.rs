@@ -1,7 +1,7 @@
-//! Warp-synchronous (converged) loops: serial loops in which the threads of a subgroup add to the same element at a
-//! time, although their trip counts differ.
+//! Warp-synchronous (converged) loops: serial loops in which the threads of a subgroup add to the same element at the
+//! same time, although their trip counts differ.
 //!
-//! In `for i: for k in range(n[i]): g[k] += f(i, k)` the threads of a subgroup run neighboring `i` and are at the same
+//! In `for i: for k in range(n[i]): g[k] += f(i, k)`, the threads of a subgroup run adjacent `i` and are at the same
 //! `k`. A descending loop would start each thread at its own end. Here all start at the farthest end in the subgroup,
 //! and a thread waits until its own end is reached. The wait is free, because a subgroup takes as long as its longest
 //! thread. The subgroup then combines its sums in registers (`reduce_in_subgroups`), up to eight steps at a time, and
@@ -167,7 +167,7 @@ struct Round<'a> {
     steps: Steps,
     /// How many steps this thread runs.
     own: ValueId,
-    /// What was loaded for the next step.
+    /// The values loaded for the next step.
     ahead: Vec<LocalId>,
     collected: Collected<'a>,
 }

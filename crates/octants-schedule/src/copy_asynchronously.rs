@@ -1,14 +1,14 @@
 //! [`copy_asynchronously`]: makes copies from global to shared memory asynchronous, if a block barrier follows. They
 //! bypass the thread's registers and overlap its other work.
 //!
-//! A copy is a run of stores to neighbors in a shared array, 16 bytes together, of what was loaded from neighbors in
-//! global memory and is used for nothing else. If the source is 16-byte aligned, which the code checks at run time, the
-//! copy becomes one `copy_async`. Each barrier of the block then waits for all copies of its threads.
+//! A copy is a run of stores to adjacent elements of a shared array, 16 bytes in total, of values that were loaded from
+//! adjacent elements of global memory and have no other use. If the source is 16-byte aligned, which the code checks at
+//! run time, the copy becomes one `copy_async`. Each barrier of the block then waits for all copies of its threads.
 //!
-//! Until then a thread must not see that the copy is late. From the copy on every way through the code leads to a
-//! barrier of the block, without a call or an exit. On the way the thread neither touches the array, but to write to
-//! elements that are seen to be others, nor writes to global memory. What other threads do there before the barrier
-//! would be a race with the plain copy too. So two stages of tiles are to be two arrays.
+//! Until then, a thread must not observe that the copy is incomplete. Every path from the copy reaches a block barrier,
+//! without a call or an exit. On such a path, the thread does not write to global memory, and accesses the array only
+//! to write to elements that are provably different. Accesses by other threads before the barrier would race with the
+//! plain copy too. Two stages of tiles must therefore be two arrays.
 
 use std::collections::{HashMap, HashSet};
 
@@ -240,7 +240,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// A write goes to a local, to another array of the block, or to other elements of the same one.
+    /// Whether a write goes to a local, to another shared array, or to other elements of the same one.
     fn writes_elsewhere(&self, address: ValueId, copy: &Copy) -> bool {
         let Some((b, _)) = trace_element(self.offsets.body, address) else { return self.local(address).is_some() };
         if b != copy.buffer {

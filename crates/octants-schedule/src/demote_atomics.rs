@@ -111,7 +111,7 @@ impl Functions<'_> {
         updates
     }
 
-    /// Appends an instruction, or what takes its place, to `out`.
+    /// Appends an instruction, or its replacement, to `out`.
     fn inst(&mut self, body: &mut Body, v: ValueId, is_used: bool, out: &mut Vec<ValueId>) {
         let inst = body.inst(v).clone();
         match inst.op {

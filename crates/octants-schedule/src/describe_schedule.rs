@@ -123,7 +123,7 @@ fn describe_loop(hints: LoopHints, text: &mut String) {
     }
 }
 
-/// The variants whose code, hints aside, is not the task's.
+/// The variants whose code differs from the task's by more than hints.
 fn describe_variants(task: &Task, found: &TaskSchedule, text: &mut String) {
     let without_hints = |body: &Body| {
         let mut body = body.clone();

@@ -1,10 +1,10 @@
 //! Which tasks have a coarsened variant, in which each thread runs several neighboring iterations. `coarsen_threads`
 //! writes it.
 //!
-//! Applies to short loop bodies without control flow that walk arrays in memory order: maps, stencils, sums. The
-//! launcher uses the variant when addresses and extents of a launch fit ([`Coarsening`]), and the code of the variant
-//! relies on that. A body that reads several rows of an array runs in tiles. Otherwise each row would be loaded from
-//! global memory once for each mention in the body.
+//! Applies to short loop bodies without control flow that visit arrays in memory order: maps, stencils, sums. The
+//! launcher uses the variant if the addresses and extents of a launch satisfy its conditions ([`Coarsening`]), on which
+//! the code relies. A body that reads several rows of an array runs in tiles. Otherwise each row would be loaded from
+//! global memory once per access in the body.
 
 use std::collections::HashSet;
 

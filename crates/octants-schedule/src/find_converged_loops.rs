@@ -1,9 +1,9 @@
 //! Warp-synchronous (converged) loops: serial loops in which the threads of a warp stay at the same element, and the
 //! sums that the warp then reduces before one thread adds the result.
 //!
-//! In `for i: for k in range(n[i]): g[k] += f(i, k)` the threads of a warp run neighboring `i`. They are at the same
-//! `k` at a time, or are once the loop is converged. The address of such a sum follows the loop's index, and the index
-//! of a short inner loop, and nothing else that differs between threads.
+//! In `for i: for k in range(n[i]): g[k] += f(i, k)`, the threads of a warp run adjacent `i`. They are at the same `k`,
+//! at the latest when the loop is converged. The address of such a sum depends on the loop's index and on the index of
+//! a short inner loop, and on nothing else that differs between threads.
 //!
 //! Applies to sums of floats into copies in shared memory. Integer sums need it less: GPUs have an instruction for
 //! them.

@@ -1,12 +1,12 @@
 //! Decides which parallel loops run in tiles: blocks of threads stage what an inner loop loads in shared memory.
 //! `tile_in_shared_memory` writes the code.
 //!
-//! Two shapes pay off, and both have one inner loop, whose bounds are the same in all iterations. In an all-pairs loop
-//! every load of the inner loop follows its index alone: `for i: for j: f(x[i], x[j])`. In a product of matrices the
-//! loads follow the inner index and one of the two axes: `for i, j: for k: a[i, k] * b[k, j]`. Each thread then runs
-//! several iterations along both axes, so that one load from shared memory serves all of a row or column of them.
+//! Two shapes pay off. Both have one inner loop, whose bounds are the same in all iterations. In an all-pairs loop,
+//! every load of the inner loop depends only on its index: `for i: for j: f(x[i], x[j])`. In a matrix product, the
+//! loads depend on the inner index and one of the two axes: `for i, j: for k: a[i, k] * b[k, j]`. Each thread then runs
+//! several iterations along both axes, so that one load from shared memory serves a row or column of them.
 //!
-//! What is staged is constant while the task runs. The sum of each iteration keeps its order.
+//! Staged memory must be constant while the task runs. The order of additions in each sum does not change.
 
 use std::collections::HashSet;
 
@@ -26,10 +26,12 @@ const ADJACENT: u32 = 4;
 pub(crate) const PADDING: u32 = 4;
 /// Maximum number of iterations of a thread along an axis of a product.
 const MAX_PER_THREAD: u32 = 8;
-/// Most scalar operations of a product's inner loop, and of the code around it, which each iteration of a thread has.
+/// Maximum number of scalar operations of a product's inner loop, and of the code around it, which each iteration of a
+/// thread repeats.
 const MAX_INSIDE: usize = 12;
 const MAX_AROUND: usize = 24;
-/// Most and fewest iterations of the inner loop that are staged at a time, for all pairs and for products.
+/// Maximum and minimum number of iterations of the inner loop that are staged at a time, for all pairs and for
+/// products.
 const STEPS_OF_PAIRS: (u32, u32) = (256, 32);
 const STEPS_OF_PRODUCT: (u32, u32) = (16, 4);
 
@@ -38,7 +40,7 @@ const STEPS_OF_PRODUCT: (u32, u32) = (16, 4);
 pub(crate) struct Tiling {
     pub parallel: ValueId,
     pub inner: ValueId,
-    /// Of each axis of the parallel loop.
+    /// The tile along each axis of the parallel loop.
     pub axes: Vec<TileAxis>,
     /// Iterations of the inner loop that are staged at a time.
     pub steps: u32,
@@ -81,9 +83,9 @@ enum Follows {
     Inner,
     /// The index of an axis of the parallel loop itself.
     Axis(u32),
-    /// The same in all iterations of both loops.
+    /// Invariant in both loops.
     Uniform,
-    /// The same in all iterations of the inner loop.
+    /// Invariant in the inner loop.
     Iteration,
     Other,
 }
@@ -334,7 +336,7 @@ impl Search<'_> {
     }
 }
 
-/// Of a value with operands of both kinds.
+/// What a value with operands of both kinds follows.
 fn join(a: Follows, b: Follows) -> Follows {
     match (a, b) {
         (Follows::Uniform, Follows::Uniform) => Follows::Uniform,

@@ -174,7 +174,7 @@ impl Search<'_> {
         is_known && used.is_disjoint(&sums)
     }
 
-    /// Whether an iteration may access what another one writes, other than by sums.
+    /// Whether an iteration may access memory that another one writes, other than by sums.
     fn has_dependence(&self) -> bool {
         let all: Vec<_> = self.accesses.values().collect();
         let mut dependence = Dependence::of(self.body, &self.facts.locals);

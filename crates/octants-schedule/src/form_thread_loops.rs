@@ -1,30 +1,28 @@
 //! Blocks of threads on machines without a grid: the parallel loop runs blocks, and the code of a block runs its
 //! threads in loops.
 //!
-//! A thread's code is cut where threads meet: at barriers, votes and exchanges. Each piece, a region, becomes a loop
-//! over the threads; these are independent, so that LLVM makes vector code of it. Control around a meeting is
-//! outside of the loops, because all threads take it together. This is the method of work-group functions for OpenCL on
-//! processors: Jääskeläinen et al., "pocl: A Performance-Portable OpenCL Implementation", 2015 (parallel region
-//! formation); Karrenberg and Hack, "Improving Performance of OpenCL on CPUs", 2012 (uniform values, vectors). Stratton
-//! et al., "MCUDA", 2008, has the fission of loops.
+//! A thread's code is split at synchronization points: barriers, votes and exchanges. Each piece, a region, becomes a
+//! loop over the threads. Its iterations are independent, so LLVM vectorizes it. Control flow around a synchronization
+//! point is outside of these loops, because all threads take it together. This is the method of work-group functions
+//! for OpenCL on processors: Jääskeläinen et al., "pocl: A Performance-Portable OpenCL Implementation", 2015 (parallel
+//! region formation); Karrenberg and Hack, "Improving Performance of OpenCL on CPUs", 2012 (uniform values, vectors).
+//! Stratton et al., "MCUDA", 2008, has the fission of loops.
 //!
 //! There are two levels. A block is a loop over subgroups, which contains loops over the threads of a subgroup. A
 //! subgroup is a few vectors wide. Barriers of the block end the outer loop, exchanges of a subgroup only the inner
-//! one. Loops that all threads of a subgroup run alike are between the two, although no threads meet in them: what
-//! they accumulate stays in vector registers, because the memory for it is one subgroup wide.
+//! one. Loops that are uniform for a subgroup are placed between the two, even if no threads synchronize in them: their
+//! accumulators stay in vector registers, because they are one subgroup wide.
 //!
-//! - `rates` finds what is uniform, `plan` cuts, `values` finds what crosses from one region to another (`recompute`:
-//!   what need not), `memory` adds buffers for that, `emit`, `thread_code`, `exchange` and `products` write
-//!   the code.
-//!   `split_structs` and
-//!   `number_draws` run before.
+//! - `rates` finds uniform values, `plan` splits the code, `values` finds the values that cross regions (`recompute`
+//!   those that need not), `memory` adds buffers for them, and `emit`, `thread_code`, `exchange` and `products` write
+//!   the code. `split_structs` and `number_draws` run before.
 //! - Shared memory becomes private memory of the thread that runs the block. Its atomic updates become plain.
-//! - The last block may have fewer threads. It has its own version of the code, without vectors. In it no thread waits
-//!   for those that are not there.
-//! - Where threads that ought to agree do not, all do what the first of them does.
+//! - The last block may have fewer threads. It has its own version of the code, without vectors. In it, no thread waits
+//!   for missing threads.
+//! - If threads disagree on control flow that must be uniform, all follow the first of them.
 //! - A failed assertion ends the block.
 //!
-//! Assumes that operations of threads are in the task itself: calls of functions with such are inlined.
+//! Assumes that thread operations are in the task itself: functions that contain them have been inlined.
 
 mod emit;
 mod exchange;
@@ -126,7 +124,7 @@ fn form(program: &mut Program, number: usize, spaces: &[MemorySpace], of: &Sched
     let rates = Rates::of(&code);
     let plan = Plan::of(&code, &rates);
     let storage = find_storage(&code, &rates, &plan);
-    // LLVM keeps in registers what only one version of the code touches, at known indices.
+    // LLVM keeps memory in registers if only one version of the code touches it, at known indices.
     let slots = versions_of(&code).iter().map(|fill| (*fill, add_slots(&mut program.buffers, &code, &rates, &storage)));
     let slots: Vec<(Fill, Slots)> = slots.collect();
 

@@ -54,7 +54,7 @@ fn freeze(body: &mut Body, loads: &HashSet<ValueId>) {
     }
 }
 
-/// Instructions of a body that read conditionally what later ones may store to.
+/// Conditional loads of a body from memory to which later instructions may store.
 fn find_loads(facts: &ProgramFacts<'_>, body: &Body, is_function: bool) -> HashSet<ValueId> {
     let mut walk = Walk { body, reads: Vec::new(), stores: Vec::new(), clock: 0 };
     walk.block(body.root, is_function);

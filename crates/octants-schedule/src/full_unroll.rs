@@ -1,8 +1,8 @@
-//! Full unrolling of short inner loops: each iteration has its own code, in which the loop's index is a constant.
+//! Full unrolling of short inner loops. The loop's index is a constant in each iteration.
 //!
-//! Loops that a gradient cuts into blocks run the iterations of a block under a guard, because the last block may be
-//! partial. GPUs get a second version for warps in which all threads have whole blocks. It has no branches, so that
-//! neighbors are loaded together and the two loops share common subexpressions.
+//! In strip-mined loops of a gradient, the iterations of a strip are guarded, because the last strip may be partial.
+//! GPUs get a second version for warps in which all threads have full strips. It has no branches, so adjacent elements
+//! are loaded together and the two loops share common subexpressions.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -51,7 +51,7 @@ pub(crate) struct Guard {
     pub largest_index: i64,
 }
 
-/// Unrolls the short loops in serial loops, in the variants of tasks and in functions, where they have a guard.
+/// Unrolls guarded short loops in serial loops, in the variants of tasks and in functions.
 pub(crate) fn full_unroll(scheduled: &mut Scheduled, of: &Scheduling) {
     let Scheduled { program, schedule } = scheduled;
     let facts = ProgramFacts::of(program, &of.target, of.options);

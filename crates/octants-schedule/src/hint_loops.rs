@@ -1,4 +1,4 @@
-//! Hints to the optimizer for loops: unroll factors, what keeps the code short, which parallel loops have independent
+//! Hints to the optimizer for loops: unroll factors, limits on code size, and which parallel loops have independent
 //! iterations.
 
 use std::collections::HashMap;

@@ -22,7 +22,7 @@ impl Offsets<'_> {
         }
     }
 
-    /// Both are computed in the same way of the same values. Follows at most `depth` operations.
+    /// Both are computed in the same way from the same values. Follows at most `depth` operations.
     pub fn are_same(&self, a: ValueId, b: ValueId, depth: u32) -> bool {
         let [a, b] = [a, b].map(|v| self.source(v));
         if a == b {
@@ -48,7 +48,7 @@ impl Offsets<'_> {
         bare[0] == bare[1] && of_a.len() == of_b.len() && pairs().all(|(a, b)| self.are_same(*a, *b, depth - 1))
     }
 
-    /// The same of what [`Offsets::split`] yields, constants apart.
+    /// The same for the results of [`Offsets::split`], except their constants.
     pub fn have_same_base(&self, a: Option<ValueId>, b: Option<ValueId>) -> bool {
         match (a, b) {
             (Some(a), Some(b)) => self.are_same(a, b, DEPTH),

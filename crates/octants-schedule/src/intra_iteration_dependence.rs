@@ -1,8 +1,8 @@
-//! Whether an iteration of a parallel loop may use memory again after it has written to it.
+//! Whether an iteration of a parallel loop may access memory that it has written before.
 //!
 //! LLVM is told that iterations carry no dependence. It then ignores the order of accesses within one iteration too: it
 //! merges loads of neighboring elements at the first of them, and stores at the last (LLVM 22, interleaved access
-//! groups). So the hint is withheld from loops whose iterations may use memory that they have written.
+//! groups). The hint is therefore withheld from loops whose iterations may access memory that they have written.
 
 use std::collections::HashSet;
 
@@ -33,7 +33,7 @@ impl Walk<'_> {
     fn op(&mut self, v: ValueId) -> bool {
         let op = &self.body.inst(v).op;
         if matches!(op, Op::For(_) | Op::Loop(_)) {
-            // Its next iteration may use what this one writes.
+            // Its next iteration may use values that this one writes.
             let mut written = Vec::new();
             op.blocks().into_iter().for_each(|b| self.body.visit(b, &mut |v, _| written.extend(self.writes(v))));
             self.written.extend(written);

@@ -1,8 +1,8 @@
-//! [`add_groups`]: bodies of a parallel loop that run several iterations, which are neighbors along the last axis.
+//! [`add_groups`]: bodies of a parallel loop that run several adjacent iterations of the last axis.
 //!
-//! The body of a group is the code of all its iterations, from one jammed inner loop to the next. A jammed loop is in
-//! it once, and each of its iterations holds the code of all iterations of the group. Values that are equal in all of
-//! them are computed once. Locals of an iteration are copied for each iteration of the group.
+//! The body of a group contains the code of all its iterations, up to each jammed inner loop and after it. A jammed
+//! loop occurs once; its body contains the code of all iterations of the group. Values that are equal in all iterations
+//! are computed once. Each iteration of the group has its own copy of the locals.
 
 use std::collections::HashMap;
 

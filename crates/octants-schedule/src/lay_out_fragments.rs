@@ -1,7 +1,7 @@
-//! [`lay_out_fragments`]: decides the layout of fragments, and the implementation of matrix products: instructions of
-//! the target where it has some, the loops that run a block's threads without a grid, plain code elsewhere.
+//! [`lay_out_fragments`]: decides the layout of fragments, and the implementation of matrix products: instructions if
+//! the target has them, loops over threads on machines without a grid, scalar code otherwise.
 //!
-//! Runs before anything else is decided, so that all that follows sees the code as it is.
+//! Runs before all other decisions, so that they see the final code.
 
 use octants_ir::expand_matrix_products::{Form, expand_matrix_products};
 use octants_ir::{ProductKind, Program, TargetInfo};

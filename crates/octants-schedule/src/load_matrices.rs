@@ -1,10 +1,9 @@
-//! Finds fragments that are loaded from shared memory by an instruction of the subgroup: `load_matrices` loads four
-//! matrices of 8 x 8 scalars of 16 bits, each thread the address of a row of 16 bytes, and distributes them as f16
-//! products require.
+//! Finds fragments that one subgroup instruction can load from shared memory: `load_matrices` loads four 8 x 8 matrices
+//! of 16-bit scalars and distributes them as f16 products require. Each thread passes the address of a 16-byte row.
 //!
 //! A vector is a fragment if its elements are loaded from `[row + fragment_index, column + fragment_index]` of a shared
-//! array whose rows are at multiples of 16 bytes. The threads of the subgroup are together there if the same block of
-//! code holds a product, which they form together.
+//! array whose rows are at multiples of 16 bytes. The subgroup is converged there if the same basic block contains a
+//! product, which requires convergence.
 
 use std::collections::HashMap;
 
@@ -30,7 +29,7 @@ struct Found {
     column: Option<ValueId>,
     /// Each 8 x 8 part is loaded with its rows as columns.
     is_transposed: bool,
-    /// What bits 3 and 4 of the thread's index add to row and column.
+    /// The contributions of bits 3 and 4 of the thread's index to row and column.
     steps: [(u32, u32); 2],
 }
 
@@ -160,8 +159,8 @@ fn has_aligned_rows(buffer: &Buffer) -> bool {
         && before.iter().all(is_aligned)
 }
 
-/// What bits of the thread's index add to the row and column whose address it gives, and whether parts are loaded with
-/// rows as columns; `None` if the instruction's layout differs from the fragment's.
+/// The contributions of bits of the thread's index to the row and column whose address it passes, and whether parts are
+/// loaded transposed; `None` if the instruction's layout differs from the fragment's.
 fn steps(shape: &ProductShape, role: FragmentRole, is_swapped: bool) -> Option<([(u32, u32); 2], bool)> {
     let layout = shape.layout(role);
     if (layout.components.len(), layout.lanes.len()) != (3, 5) {

@@ -1,15 +1,15 @@
-//! [`merge_accesses`]: in coarsened variants, loads and stores of the neighbors of a group become vector loads and
-//! vector stores, for machines whose optimizers do not merge accesses themselves.
+//! [`merge_accesses`]: in coarsened variants, adjacent loads and stores of a group become vector loads and stores, for
+//! machines whose optimizers do not merge accesses.
 //!
 //! A group begins at a multiple of its factor, and the launch has aligned addresses and rows
-//! ([`Coarsening`](octants_ir::schedule::Coarsening)), so that a vector whose first index is a multiple of the factor
-//! is at a multiple of its size.
+//! ([`Coarsening`](octants_ir::schedule::Coarsening)). A vector whose first index is a multiple of the factor is
+//! therefore aligned to its size.
 //!
 //! # Legality
 //!
-//! Loads move to the first of them, stores to the last: the iterations of a group interleave, as those of any parallel
-//! loop may. Within an iteration the order is kept: loads of a memory class move only if each iteration loads before it
-//! writes there, and a store only if it is the iteration's only write to its class.
+//! Loads move up to the first load, stores down to the last store. Iterations of a group interleave, as those of any
+//! parallel loop may. Within an iteration the order is kept: loads of a memory class move only if each iteration loads
+//! before it writes there, and a store only if it is the iteration's only write to its class.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,7 +23,7 @@ use octants_ir::{
 
 use crate::clone_code::remove_unused;
 
-/// Most bytes of a vector.
+/// Maximum number of bytes of a vector.
 const MOST_BYTES: u32 = 16;
 
 /// Merges the accesses of groups in coarsened variants.
@@ -38,7 +38,7 @@ pub(crate) fn merge_accesses(scheduled: &mut Scheduled) {
     }
 }
 
-/// What buffers are, and how many neighbors a vector has.
+/// The buffers, and the number of elements of a vector.
 struct Memory<'a> {
     buffers: &'a [Buffer],
     classes: &'a [MemoryClass],

@@ -1,4 +1,4 @@
-//! Sums up the private copies of a task's threads. For each region, the parallel loop of a variant walks the region in
+//! Merges the private copies of a task's threads. For each region, the parallel loop of a variant walks the region in
 //! groups of scalars, adds each group of the copies to memory, and clears it in the copies.
 //!
 //! Runs after `privatize_scatter`. The launcher runs these variants when all threads are done, and computes the number
@@ -200,7 +200,7 @@ impl Merge {
         });
     }
 
-    /// The bits of a group. They are compared, for compilers may take it that no float is NaN.
+    /// The bits of a group. They are compared, because compilers may assume that no float is NaN.
     fn bits(&self, b: &mut Builder, value: ValueId) -> ValueId {
         match self.scalar.bits_type() {
             Some(bits) => b.push(Op::Bitcast(value), Type::Vector(bits, self.merge.lanes)),

@@ -1,7 +1,7 @@
-//! [`narrow_barriers`]: a block of no more threads than a subgroup is one subgroup, whose barrier costs less than that
-//! of a block. Both order what the threads read and write.
+//! [`narrow_barriers`]: if a block has at most as many threads as a subgroup, it is one subgroup. A subgroup barrier is
+//! then sufficient, and costs less than a block barrier.
 //!
-//! Barriers in functions stay: tasks with blocks of other sizes may call them.
+//! Barriers in functions are unchanged, because tasks with other block sizes may call them.
 
 use octants_ir::schedule::LaunchShape;
 use octants_ir::{Op, Scheduled, ThreadScope};

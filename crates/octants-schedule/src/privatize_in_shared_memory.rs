@@ -1,10 +1,9 @@
-//! Privatization in shared memory: each thread block adds into copies in shared memory of what its threads scatter to,
-//! and adds the copies to global memory at the end. Applies to histograms and to gradients of what all iterations
-//! read.
+//! Shared-memory privatization: each thread block accumulates scattered sums in copies in shared memory, and adds the
+//! copies to global memory at the end. Applies to histograms and to gradients of memory that all iterations read.
 //!
-//! The variant becomes code that each thread of the grid runs: the threads of a block clear the copies, meet at a
-//! barrier, run the parallel loop on the copies, meet again, and add what is not zero. The size of an array is known at
-//! launch only, so with arrays there is a second loop without copies, for arrays that are too large.
+//! The variant becomes code that each thread of the grid runs: the threads of a block clear the copies, synchronize,
+//! run the parallel loop on the copies, synchronize again, and add the nonzero elements. The size of an array is known
+//! only at launch, so for arrays there is a second loop without copies, used if the array is too large.
 
 use octants_analysis::local_uses;
 use octants_ir::insert_code::{any_bits, push_if, zero};
@@ -128,7 +127,7 @@ fn privatize(variant: &mut Variant, copies: &[Copy], limit: u64) {
 /// Bytes of all copies so far.
 struct Sizes {
     known: u64,
-    /// Of arrays, i64.
+    /// The bytes for arrays, i64.
     at_launch: Option<ValueId>,
 }
 

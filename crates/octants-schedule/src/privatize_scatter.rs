@@ -1,7 +1,7 @@
-//! Private copies of the memory that a task scatters sums to: the private variant adds to buffers of one thread.
+//! Scatter privatization: the private variant of a task adds to the calling thread's private copies.
 //!
-//! `scatter_privatization` has decided what is copied. The caller of the variant allocates the copies; `merge_copies`
-//! adds them up.
+//! `scatter_privatization` selects the memory to copy. The caller of the variant allocates the copies; `merge_copies`
+//! merges them.
 
 use std::collections::HashMap;
 
@@ -51,7 +51,7 @@ fn add_copy(scheduled: &mut Scheduled, start: u64, buffer: usize, root: u32) -> 
                 (c.root, c.place.base) = (root, c.place.base - start);
             }
         }
-        // What is passed has no shape: an index counts all elements.
+        // A passed copy has no shape: its index is linear.
         Layout::Contiguous | Layout::Strided | Layout::Flat(_) => copy.ndim = 1,
     }
     let ndim = copy.ndim as usize;

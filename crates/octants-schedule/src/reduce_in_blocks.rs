@@ -1,11 +1,11 @@
 //! Reductions of parallel loops on a grid: each thread folds into a local, the threads of a subgroup combine their
 //! values by shuffles, the subgroups of a block by shared memory, and one thread of the block updates the target.
 //!
-//! The variant becomes code that each thread of the grid runs, because all threads of a block reach the barrier after
-//! the loop, those without iterations too. A loop that runs in order keeps its reductions.
+//! The variant becomes code that each thread of the grid runs, because all threads of a block, including those without
+//! iterations, reach the barrier after the loop. A serialized loop keeps its reductions.
 //!
-//! The last subgroup of a block may have fewer threads than others, where the loop's `block_dim` is no multiple of
-//! their size, and a block may have more subgroups than a subgroup has threads.
+//! The last subgroup of a block may have fewer threads than the others, if `block_dim` is not a multiple of the
+//! subgroup size. A block may have more subgroups than a subgroup has threads.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ use crate::reduce_in_subgroups::{shuffle_fold, shuffle_fold_of_some};
 use crate::scheduling::Scheduling;
 use crate::shared_buffers::{add_shared_buffer, flat_buffer};
 
-/// The most threads that a block has whose size the driver chooses, where subgroups have fewer than 32 threads.
+/// Maximum number of threads of a block whose size the driver chooses, if subgroups have fewer than 32 threads.
 const MOST_THREADS: u32 = 256;
 
 /// Buffers for the values of a block's subgroups, by the number of a reduction, the type in which it folds, and the
@@ -161,7 +161,7 @@ impl Fold {
 
     /// Combines the values of all threads into the target. All threads of a block run this.
     fn combine(&self, b: &mut Builder, partials: BufferId, of: Threads) {
-        // What was subtracted has been summed as negative.
+        // Subtracted values were negated before the sum.
         let op = if self.of.op == AtomicOp::Sub { AtomicOp::Add } else { self.of.op };
         let joins = op.binary().expect("compiler bug: a reduction without a binary operation");
         let bits = of.subgroup_size.trailing_zeros();

@@ -1,11 +1,11 @@
 //! Sums of a converged loop (`converge_loops`): each step collects its sums in registers, and the subgroup adds them
 //! together at the end of a round.
 //!
-//! An inner loop of few iterations that adds to elements along its index, as in
-//! `for b: for t in range(8): g[8 * b + t] += f(b, t)`, is fully unrolled, so that each iteration has a register. Its
-//! sums are combined by halves: of two threads one continues with the first half of the elements and the other one with
-//! the second, until each thread has one element. This takes far fewer shuffles than one element after the other, and
-//! threads then add to different elements.
+//! An inner loop of few iterations that adds to elements along its index, as in `for b: for t in range(8): g[8 * b + t]
+//! += f(b, t)`, is fully unrolled, so that each iteration has a register. Its sums are combined by recursive halving:
+//! of two threads, one continues with the first half of the elements and the other with the second half, until each
+//! thread has one element. This takes far fewer shuffles than reducing one element at a time, and threads then add to
+//! different elements.
 //!
 //! At the end of a round each thread knows the addresses from loop indices only. A thread without sums can therefore
 //! add for others. A sum of zero is not added: an element that no thread added to may be outside of its buffer.
@@ -27,8 +27,8 @@ pub(crate) fn shuffle_fold(b: &mut Builder, value: ValueId, op: BinaryOp, subgro
     })
 }
 
-/// As [`shuffle_fold`] for a subgroup of which only the first threads exist, as many as `threads` if that is less than
-/// all. The first thread has the result.
+/// As [`shuffle_fold`], for a subgroup in which only the first `threads` threads exist. The first thread has the
+/// result.
 pub(crate) fn shuffle_fold_of_some(
     b: &mut Builder,
     value: ValueId,
@@ -64,13 +64,14 @@ struct Portion {
     is_first: ValueId,
 }
 
-/// Sums of each of several values, a power of two of them, at less cost than one after the other: each thread gets one.
+/// Sums each of several values, whose number is a power of two, at lower cost than one at a time: each thread gets one
+/// sum.
 fn sum_by_halves(b: &mut Builder, values: &[ValueId], subgroup_bits: u32) -> Portion {
     let lane = b.push(Op::Grid(GridValue::Lane), Type::I32);
     let none = b.int(0, Scalar::I32);
     let halved = values.len().trailing_zeros();
     let mut held = values.to_vec();
-    // Of two threads one keeps the lower half of what both have, the other one the upper half.
+    // One of two threads keeps the lower half of the values, the other the upper half.
     for bit in (subgroup_bits - halved..subgroup_bits).rev().map(|bit| 1 << bit) {
         let mask = b.int(bit, Scalar::I32);
         let masked = b.binary(BinaryOp::And, lane, mask);

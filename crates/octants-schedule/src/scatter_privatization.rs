@@ -1,8 +1,9 @@
-//! Scatter privatization: which memory a task scatters sums to, and does nothing else with, so that private copies can
-//! take the sums.
+//! Scatter privatization: finds memory that a task uses only to scatter sums to, so that private copies can hold the
+//! sums.
 //!
 //! On the CPU a task qualifies if every atomic is such a sum whose old value is unused: histograms, particles onto a
-//! grid. On a GPU, thread blocks keep copies of small buffers in shared memory, whatever else the task does.
+//! grid. On a GPU, thread blocks keep copies of small buffers in shared memory, regardless of the task's other
+//! accesses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,7 +55,8 @@ struct Sums {
     are_all: bool,
 }
 
-/// Finds the scattered sums of a task with this parallel loop. What no two iterations add to gains nothing from copies.
+/// Finds the scattered sums of a task with this parallel loop. Memory to which no two iterations add does not benefit
+/// from copies.
 fn find_sums(facts: &ProgramFacts<'_>, task: &Task, parallel: ValueId) -> Sums {
     let body = &task.body;
     let mut are_all = true;

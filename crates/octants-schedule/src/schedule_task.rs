@@ -24,7 +24,7 @@ pub(crate) const MANY_LOOPS: usize = 100;
 /// Atomics are rare below one per this many instructions.
 const RARE: usize = 64;
 
-/// Scalars that are added at once when copies are merged: a cache line of 32-bit scalars.
+/// Scalars per group when copies are merged: a cache line of 32-bit scalars.
 const MERGED_LANES: u32 = 16;
 
 /// Maximum size of a task with two variants: for arrays that fit into shared memory, and for others.
@@ -115,7 +115,7 @@ fn make_variants(task: &Task, found: &TaskSchedule) -> Vec<Variant> {
 /// The buffers that are constant while a task runs.
 fn constants(facts: &ProgramFacts<'_>, task: &Task) -> Vec<bool> {
     let keeps = |i| !task.access.writes.iter().any(|w| facts.memory.may_alias(i, w.index()));
-    // Access sets leave out what only the task's own threads see.
+    // Access sets exclude memory that only the task's own threads use.
     let lasts = |(i, b): (usize, &Buffer)| !b.space.is_temporary() && keeps(i);
     facts.program.buffers.iter().enumerate().map(|b| facts.target.has_constant_loads && lasts(b)).collect()
 }

@@ -1,5 +1,5 @@
-//! [`shape_launches`]: on a machine with a grid, parallel tasks are entered by the threads of a grid, which share the
-//! iterations of the loops in them. Elsewhere a call runs a range of the iterations.
+//! [`shape_launches`]: on a machine with a grid, the threads of a grid execute a parallel task and share the iterations
+//! of its loops. On other machines, a call runs a range of iterations.
 //!
 //! The launcher chooses the number of blocks, and the driver their size unless the program does. A serialized loop runs
 //! on a block of one thread.

@@ -42,7 +42,7 @@ impl AddressStep {
 }
 
 impl PipelinedLoads {
-    /// The locals that carry the loaded values to the next iteration, zero at first.
+    /// The locals that carry the loaded values to the next iteration, initially zero.
     pub fn add_locals(&self, b: &mut Builder) -> Vec<LocalId> {
         let add = |(load, _): &(ValueId, ValueId)| {
             let ty = b.ty(*load).clone();

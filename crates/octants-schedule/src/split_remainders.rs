@@ -1,9 +1,9 @@
-//! [`split_remainders`]: serial loops with an unroll factor for their remainder become two loops, one for whole groups
-//! of iterations and one for the rest.
+//! [`split_remainders`]: a serial loop with an unroll factor for its remainder becomes two loops, one for whole groups
+//! of iterations and one for the remainder.
 //!
-//! The optimizer's own remainder loop would run one iteration at a time: long, where the factor is large. The first
-//! loop counts from zero to a multiple of the factor, so that it needs no remainder. A loop of several axes becomes a
-//! loop of the outer ones around two loops of the last.
+//! The optimizer's own remainder loop would run one iteration at a time, which is slow if the factor is large. The
+//! first loop counts from zero to a multiple of the factor, so it needs no remainder. A loop with several axes becomes
+//! a loop over the outer axes that contains two loops over the last axis.
 
 use std::collections::HashSet;
 

@@ -1,13 +1,13 @@
-//! [`tile_in_shared_memory`]: blocks of threads run all-pairs loops and products of matrices in tiles. The elements
-//! that a range of the inner loop loads are staged in shared memory, once for all iterations of the block.
+//! [`tile_in_shared_memory`]: blocks of threads run all-pairs loops and matrix products in tiles. The elements that a
+//! range of the inner loop loads are staged in shared memory, once for all iterations of the block.
 //!
 //! `find_tiling` decides. The main variant becomes code that each thread of the grid runs: blocks share the tiles of
-//! the parallel loop; in each tile the threads of a block walk the inner loop together, between barriers, in as many
-//! steps at a time as are staged. A thread runs several iterations of a product, each with its own locals. Threads
-//! without an iteration compute the last one again, up to what the loop stores.
+//! the parallel loop; in each tile, the threads of a block run the inner loop together, one staged range at a time,
+//! between barriers. A thread runs several iterations of a product, each with its own locals. Threads without an
+//! iteration repeat the last one, without its stores.
 //!
-//! The loop as it is stays beside the tiles, and each launch decides: a short inner loop does not pay for barriers, and
-//! a product with few tiles would leave multiprocessors idle.
+//! The untiled loop is kept as an alternative, and each launch chooses: a short inner loop does not justify the
+//! barriers, and a product with few tiles would leave multiprocessors idle.
 
 use std::collections::HashSet;
 
@@ -107,8 +107,8 @@ struct Tiles<'a> {
     positions: Vec<[ValueId; 2]>,
     /// Instructions for which each iteration has a value: indices of the parallel loop, staged loads, `invariant`.
     replaced: HashSet<ValueId>,
-    /// Of all pairs, what the inner loop computes in each iteration alike, in order. It runs before the tiles: a
-    /// barrier keeps LLVM from moving loads out of the loop around it.
+    /// In an all-pairs loop, the invariant instructions of the inner loop, in order. They run before the tiles, because
+    /// a barrier keeps LLVM from hoisting loads out of the loop around it.
     invariant: Vec<ValueId>,
 }
 
@@ -122,7 +122,7 @@ struct Lane<'a> {
 }
 
 impl<'a> Tiles<'a> {
-    /// Computes what is the same in all tiles.
+    /// Computes values that are the same in all tiles.
     fn start(
         b: &mut Builder,
         source: &'a Body,
@@ -283,7 +283,7 @@ impl<'a> Tiles<'a> {
             let rest = b.cast(left, Scalar::I32);
             self.steps(b, &mut lanes, first, rest, 1);
             b.set_cursor(back);
-            // Nobody overwrites what another thread still reads.
+            // No thread overwrites data that another thread still reads.
             b.push(Op::Barrier(ThreadScope::Block), Type::Unit);
         });
         for mut lane in lanes {
@@ -390,7 +390,7 @@ impl<'a> Tiles<'a> {
         }
     }
 
-    /// Stages what follows the inner loop alone: an element for each step.
+    /// Stages loads that depend only on the inner loop: one element per step.
     fn stage_steps(&self, b: &mut Builder, first: ValueId) {
         let steps = b.int(self.plan.steps.into(), Scalar::I64);
         let left = b.binary(BinaryOp::Sub, steps, self.thread);
@@ -502,8 +502,8 @@ impl<'a> Tiles<'a> {
     }
 }
 
-/// What each iteration of the inner loop computes alike, in order: operations on values from outside the loop, and
-/// loads of buffers, which are constant in loops that run in tiles. The loop has iterations if it runs in tiles.
+/// The invariant instructions of the inner loop, in order: operations on values from outside the loop, and loads of
+/// buffers, which are constant in tiled loops. A tiled loop has at least one iteration.
 fn invariant_insts(source: &Body, plan: &Tiling) -> Vec<ValueId> {
     let Op::For(inner) = &source.inst(plan.inner).op else { panic!("compiler bug: no inner loop") };
     let mut varying = HashSet::new();

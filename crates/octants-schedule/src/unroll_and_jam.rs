@@ -1,5 +1,5 @@
 //! Unroll-and-jam of parallel loops (Allen and Kennedy, Optimizing Compilers for Modern Architectures, section 8.3): a
-//! thread runs groups of iterations that are neighbors along the last axis, and jams the inner loops that they share.
+//! thread runs groups of adjacent iterations of the last axis, and jams the inner loops that they share.
 //! `find_unroll_and_jam` decides, `iteration_groups` writes the code.
 
 use octants_ir::schedule::Role;
@@ -11,7 +11,7 @@ use crate::iteration_groups::add_groups;
 use crate::schedule_task::{ParallelLoop, is_huge};
 use crate::scheduling::Scheduling;
 
-/// Gives the parallel loops of variants bodies for groups of iterations, where that is legal and pays off.
+/// Adds bodies for groups of iterations to the parallel loops of variants, if that is legal and pays off.
 pub(crate) fn unroll_and_jam(scheduled: &mut Scheduled, of: &Scheduling) {
     let Scheduled { program, schedule } = scheduled;
     let facts = ProgramFacts::of(program, &of.target, of.options);

@@ -1,4 +1,4 @@
-//! Full unrolling of serial loops that walk short local arrays, so that the arrays become registers.
+//! Full unrolling of serial loops over short local arrays, so that the arrays become registers.
 //!
 //! Registers cannot be indexed: an array of a thread stays in memory unless each access has a constant index. On a GPU
 //! such memory is as slow as global memory. LLVM unrolls small loops by itself, but iterations of a gradient are rarely

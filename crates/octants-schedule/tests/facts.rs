@@ -1,4 +1,4 @@
-//! Facts about a body are found once, for all variants that are copies of it.
+//! Facts about a body are computed once for all variants that are copies of it.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 

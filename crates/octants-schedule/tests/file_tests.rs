@@ -1,8 +1,8 @@
-//! Runs the file tests: `tests/file/<pass>/<case>.oir`, the folder naming the pass that decides.
+//! Runs the file tests: `tests/file/<pass>/<case>.oir`.
 //!
-//! A case holds a program, after `; run: schedule_program`, and its schedule as text; or it runs passes of the table
-//! [`PASSES`], and holds the program of a variant. Its options are `cpu` or `gpu`, the kind of machine,
-//! `arrays_may_alias`, `concurrent_launches`, and which variant is shown. Calls of a schedule run all variants.
+//! With `; run: schedule_program`, the expected text of a case is the schedule. Otherwise the case runs passes of the
+//! table [`PASSES`], and the expected text is the program of a variant. Options are `cpu` or `gpu` (the kind of
+//! machine), `arrays_may_alias`, `concurrent_launches`, and the variant to print. Calls of a schedule run all variants.
 
 #![allow(clippy::unwrap_used)]
 

@@ -35,7 +35,7 @@ fn run(program: &Program, subgroup_size: u32) -> Vec<Leaf> {
 }
 
 #[test]
-fn products_are_right_for_subgroups_of_each_size() {
+fn products_are_correct_for_each_subgroup_size() {
     for subgroup_size in [1, 2, 4, 8, 16, 32, 64] {
         for kind in ProductKind::ALL.iter().copied() {
             let program = matrix_product(kind, subgroup_size);

@@ -224,7 +224,7 @@ class CopiedMemory:
         # Copy dense components one by one: the bytes between them belong to other fields.
         apart = not self._dense and len(spans) > 1 and all(high - low == count for low, high in spans)
         self._parts = [CopiedMemory(buffer, dtype, (), [each]) for each in placements] if apart else []
-        # An array without elements has no bytes, whatever its span.
+        # An array without elements has no bytes, regardless of its span.
         self._is_empty = count == 0
         self._in_order = self._dense and self._is_in_order()
 
@@ -331,7 +331,7 @@ class CopiedMemory:
         offset, shape, strides = place
         stream = self._buffer.hand_over()
         if stream == 0:
-            # The protocol has no name for it, and none says that the contents are ready.
+            # The protocol has no handle for this stream, and omitting the handle declares the contents ready.
             self._buffer.wait(write=True)
             stream = None
         return {

@@ -60,7 +60,7 @@ class ElementType:
 
 @dataclass(frozen=True)
 class NdarrayTypeMetadata:
-    """What `Ndarray.get_type()` tells of an ndarray."""
+    """The type information that `Ndarray.get_type()` returns."""
 
     element_type: Any
     shape: tuple[int, ...]
@@ -69,7 +69,7 @@ class NdarrayTypeMetadata:
 
 
 class Ndarray(WholeArray, _octants.Ndarray):
-    """What all ndarrays share. Made by `qd.ndarray` and its relatives, not by calling the class."""
+    """The base class of all ndarrays. Created by `qd.ndarray` and related functions, not by calling the class."""
 
     _octants_entity = "ndarray"
 
@@ -105,7 +105,7 @@ class Ndarray(WholeArray, _octants.Ndarray):
 
     @property
     def layout(self) -> tuple[int, ...] | None:
-        """The axes outermost first in memory, where they are not in the natural order."""
+        """The axes in memory order, outermost first, if this is not the natural order."""
         return self._qd_layout
 
     @property
@@ -114,7 +114,7 @@ class Ndarray(WholeArray, _octants.Ndarray):
         return self if self.alive else None
 
     def device_allocation_ptr(self) -> int:
-        """What tells the array's memory from that of others: its address on the device."""
+        """The array's address on the device, which identifies its memory."""
         return self.buffer.ptr
 
     @property
@@ -130,7 +130,8 @@ class Ndarray(WholeArray, _octants.Ndarray):
 
     @property
     def _read_marks(self) -> Any:
-        """A mark for each element, for kernels that check what their gradient relies on; None without a gradient."""
+        """A mark for each element, for kernels that validate the assumptions of their gradient; None without a
+        gradient."""
         return read_marks(self, len(self.shape)) if self.has_grad() else None
 
     def get_type(self) -> NdarrayTypeMetadata:
@@ -169,7 +170,7 @@ class Ndarray(WholeArray, _octants.Ndarray):
         return Elements(self.buffer, self.dtype.numpy, tuple(self.element_shape), self._placed())
 
     def _placed(self) -> list[_octants.Placement]:
-        """Where each component of an element is."""
+        """The placement of each component of an element."""
         return _octants.Placement.of_array(
             self._offset_in_memory, self.shape, self._qd_layout, self.dtype.nbytes, prod(self.element_shape)
         )

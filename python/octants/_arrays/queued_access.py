@@ -17,7 +17,7 @@ from octants._arrays.host_memory import HostMemory
 
 
 class Elements(NamedTuple):
-    """The elements of a field or an ndarray: where each component is in a buffer."""
+    """The elements of a field or an ndarray: the placement of each component in a buffer."""
 
     buffer: _octants.Buffer
     dtype: np.dtype[Any]
@@ -32,7 +32,7 @@ class _Range(NamedTuple):
 
 
 def done_by_device(qd_stream: Any, wholes: Sequence[Any], queue: Callable[[_octants.Stream], bool]) -> bool:
-    """Queues work on fields or ndarrays on the given or current stream; returns False when the host has to do it.
+    """Queues work on fields or ndarrays on the given or current stream. Returns False if the host must do it.
 
     Without a stream, a device whose memory the host cannot address does the work, with the semantics of host access.
     """
@@ -70,7 +70,7 @@ def queue_between_devices(stream: _octants.Stream | None, to: Elements, source: 
 
 def queue_fill(stream: _octants.Stream, to: Elements, value: Any) -> bool:
     """Queues a fill with `value`: an array of the element's shape, or a scalar."""
-    # Components of an element side by side are one larger element; otherwise each component has a range of its own.
+    # Adjacent components of an element form one larger element; otherwise each component has a separate range.
     step = _octants.common_step(to.placements)
     ranges = _ranges(to, joined=step == to.dtype.itemsize or len(to.placements) == 1)
     components = np.broadcast_to(np.asarray(value, to.dtype), to.element_shape).reshape(-1)
@@ -84,7 +84,7 @@ def queue_fill(stream: _octants.Stream, to: Elements, value: Any) -> bool:
 
 
 def queue_copy(stream: _octants.Stream, to: Elements, source: Elements) -> bool:
-    """Queues a copy of all elements, with conversion if the types differ. Returns False if the host has to do it."""
+    """Queues a copy of all elements, with conversion if the types differ. Returns False if the host must do it."""
     ranges, sources = _ranges(to), _ranges(source)
     same = to.dtype == source.dtype and _relative(to) == _relative(source)
     if ranges is None or sources is None or len(ranges) != len(sources) or not same:
@@ -127,8 +127,8 @@ def take_tensor(whole: Any, tensor: Any) -> bool:
     unnamed = buffer.hand_over()
     if unnamed is None:
         return False
-    # The stream that libraries use where they name none waits for the tensor's, and the default stream is in step with
-    # it.
+    # The stream that libraries use when they name none waits for the tensor's stream, and is ordered with the default
+    # stream.
     tensor.__dlpack__(stream=unnamed)
 
     def queue(stream: _octants.Stream) -> bool:

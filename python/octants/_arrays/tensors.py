@@ -143,7 +143,7 @@ class Tensor:
         return self._impl.to_dlpack(versioned)
 
     def __getattr__(self, name: str) -> Any:
-        # A device's array protocol is that of the array inside.
+        # The device's array protocol is forwarded to the wrapped array.
         if name.startswith("__") and name.endswith("_array_interface__"):
             return getattr(self._impl, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

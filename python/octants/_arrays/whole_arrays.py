@@ -38,13 +38,13 @@ class WholeArray:
     if TYPE_CHECKING:
 
         def _checked_index(self, shape: tuple[int, ...], key: Any) -> tuple[int, ...]:
-            """Like `_index`, for all kinds of keys and with an offset; its errors say what is wrong."""
+            """Like `_index`, for all kinds of keys and with an offset, with specific errors."""
 
         def _memory(self) -> HostMemory | CopiedMemory | PackedMemory:
             """Host access to the elements; raises when the program that made the array has ended."""
 
         def _elements(self) -> Elements:
-            """Where the elements are in a buffer."""
+            """The placement of the elements in a buffer."""
 
         @property
         def _serial(self) -> int:
@@ -162,8 +162,8 @@ class WholeArray:
             shadow_buffers.host_copied(self, other)
 
     def _copy_between_devices(self, other: WholeArray, qd_stream: Any) -> bool:
-        """Queues a copy from another device's array; on the stream that is given, or else in place of the host. False
-        where the host is to copy."""
+        """Queues a copy from another device's array, on the given stream, or else in place of the host. Returns False
+        if the host must copy."""
         if _octants.capturing():
             raise OctantsRuntimeError(
                 "a copy between devices cannot be captured: copy before or after the graph's launch"
@@ -179,7 +179,8 @@ class WholeArray:
 
 
 def len_in_python(array: Any) -> int:
-    """The extent of the first axis, where kernels run as Python. Elsewhere only kernels have `len` of an array."""
+    """The extent of the first axis, if kernels run as Python. Otherwise `len` of an array is available only in
+    kernels."""
     if not runs_as_python():
         raise TypeError(f"object of type '{type(array).__name__}' has no len(): use its `shape`")
     if not array.shape:
@@ -188,14 +189,16 @@ def len_in_python(array: Any) -> int:
 
 
 def items_in_python(array: Any) -> Iterator[Any]:
-    """The elements of an array of one axis, or the rows of any other as numpy arrays, where kernels run as Python."""
+    """If kernels run as Python: the elements of a one-dimensional array, or the rows of any other array as numpy
+    arrays."""
     if len(array.shape) == 1:
         return (array[index] for index in range(len_in_python(array)))
     return iter(array.to_numpy(copy=None)[: len_in_python(array)])
 
 
 def component_key(key: Any, axes: int) -> tuple[Any, Any] | None:
-    """Where kernels run as Python, a key may name a component too, after the indices of its element: both, apart."""
+    """If kernels run as Python, a key may also name a component, after the indices of its element. Returns both
+    separately."""
     if not runs_as_python() or not isinstance(key, tuple) or len(key) <= axes:
         return None
     component = key[axes:]
@@ -203,7 +206,7 @@ def component_key(key: Any, axes: int) -> tuple[Any, Any] | None:
 
 
 def flat_index(key: Any, wrong: Callable[[Any], str]) -> list[int]:
-    """A key as integers; a vector in it stands for several. `wrong` says what is wrong with another item."""
+    """A key as integers; a vector in it expands to its components. `wrong` describes the error for any other item."""
     if isinstance(key, Matrix):
         key = key.entries.tolist()
     flat: list[int] = []

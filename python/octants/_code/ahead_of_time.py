@@ -110,7 +110,7 @@ class Precompilation:
                 return
             error: BaseException | None = None
             try:
-                # A process that ends does not wait for what was not begun.
+                # A process that ends does not wait for compilations that have not started.
                 if not threading.main_thread().is_alive():
                     raise OctantsRuntimeError("the process ended before this kernel was compiled")
                 if _octants.generation() != self._program:

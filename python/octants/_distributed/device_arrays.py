@@ -28,7 +28,7 @@ class DevicesNdarray(SplitNdarray):
         self._local, self._rows = first._local, (0, self.shape[0])
         self._halo, self._periodic = first._halo, first._periodic
         self._valid_ghosts = (0, 0)
-        # Of launches whose first split array it is; of `device_launches`.
+        # The plans of launches whose first split array this is; used by `device_launches`.
         self._device_plans: dict[tuple[Any, ...], Any] = {}
         self._device_number = next(_numbers)
 

@@ -1,7 +1,7 @@
 """The devices of `qd.init(devices=...)` as ranks: each has a block of rows of an array that is split over them.
 
-A program on several devices has one thread, and `qd.distributed.rank()` and `size()` count processes. What makes arrays
-and plans for a rank runs as the rank of each device in turn.
+A program on several devices has one thread, and `qd.distributed.rank()` and `size()` count processes. Code that creates
+arrays and plans for a rank runs once for each device, with that device as the rank.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ __all__ = ["Block", "as_block", "current_block"]
 
 
 class Block:
-    """The rank of one device. It sends nothing by itself: `device_launches` moves the rows of all devices at once."""
+    """The rank of one device. It sends nothing by itself: `device_launches` transfers the rows of all devices
+    together."""
 
     timeout = 0.0
 

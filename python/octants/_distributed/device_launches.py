@@ -1,7 +1,7 @@
 """Launches of kernels on arrays that are split over the devices of one process, task by task.
 
-Each device is a rank with a plan of its own (`split_plans`). This process knows all plans, so that no messages are
-needed: what one rank sends and another receives is one copy.
+Each device is a rank with its own plan (`split_plans`). This process knows all plans, so no messages are needed: a send
+of one rank and the matching receive of another become one copy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from octants.types.primitive import BY_NUMPY
 
 __all__ = ["DeviceLaunch"]
 
-# Most plans that an array keeps.
+# Maximum number of plans that an array keeps.
 _MOST_PLANS = 64
 _UPDATES = Task._fields.index("updates")
 
@@ -197,7 +197,7 @@ def _parts_of(arrays: dict[int, tuple[DevicesNdarray, bool]], number: int) -> di
 
 
 def _copies(sends: list[list[Message]], receives: list[list[Message]]) -> _octants.PeerExchange | None:
-    """What all devices send and receive, as copies. The messages between two devices are in the same order at both."""
+    """The messages of all devices, as copies. Both devices have their common messages in the same order."""
     copies = []
     for receiver, messages in enumerate(receives):
         for sender in {rank for rank, _ in messages}:

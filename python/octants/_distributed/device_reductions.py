@@ -1,4 +1,4 @@
-"""Reductions over the devices of one process: each has a part of the result in memory of its own."""
+"""Reductions over the devices of one process: each device has a partial result in its own memory."""
 
 # mypy: ignore-errors
 # Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.

@@ -1,5 +1,5 @@
-"""What a rank does with rows of its own while a kernel on split arrays is launched: in the host's memory at once, in a
-device's memory by kernels on the stream of the launch.
+"""Operations of a rank on its own rows during a launch on split arrays: directly in host memory, or by kernels on the
+launch's stream in device memory.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class MpiCommunicator:
     """The ranks of an MPI communicator, `MPI.COMM_WORLD` by default. Raises for device memory."""
 
     def __init__(self, timeout: float, ranks: Any = None) -> None:
-        # Messages of the program's own do not meet these.
+        # Messages of the program itself cannot be confused with these.
         self._mpi = (MPI.COMM_WORLD if ranks is None else ranks).Dup()
         self.rank, self.size = self._mpi.Get_rank(), self._mpi.Get_size()
         self.timeout = timeout

@@ -1,7 +1,7 @@
 """Messages through NCCL, by nccl4py: memory of NVIDIA GPUs. Another communicator transfers host memory.
 
-Messages have a stream of their own, of high priority, so that kernels run while they are in flight. Reductions run on
-the stream of the launch.
+Messages have a separate high-priority stream, so that kernels run while they are in flight. Reductions run on the
+stream of the launch.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _TYPES = {
 
 _BYTES = int(nccl.DataType.Uint8)
 
-# Higher than any that a program asks for; the driver limits it.
+# Higher than any priority that a program requests; the driver clamps it.
 _PRIORITY = 100
 
 
@@ -116,8 +116,8 @@ class NcclCommunicator:
         return lane
 
     def all_reduce(self, memory: MemoryRange, op: str, what: str, stream: int = 0) -> None:
-        """Reduces over all ranks, element by element; device memory in stream order. What NCCL does not support goes
-        through the host.
+        """Reduces over all ranks, element by element; device memory in stream order. Types and operations that NCCL
+        does not support go through the host.
         """
         if memory.on_host:
             self._host.all_reduce(memory, op, what, stream)
@@ -197,7 +197,7 @@ class NcclCommunicator:
         self._watchdog = Watchdog(name, self.timeout, self._is_idle, self._abort)
 
     def _enter(self, unique: Any, what: str) -> Any:
-        """The communicator. The call waits for all ranks, so it has a thread of its own."""
+        """The communicator. The call waits for all ranks, so it runs on a separate thread."""
         made: list[Any] = []
         ready = _octants.create_event()
         stream = _octants.default_stream()

@@ -1,4 +1,4 @@
-"""A thread that notices that other ranks do not answer, while this one waits for device work of NCCL."""
+"""A thread that detects unresponsive ranks while this rank waits for NCCL's device work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from octants.exceptions import OctantsDistributedError
 
 __all__ = ["Watchdog"]
 
-# Seconds that the program has to end after a rank was lost. Then the process is ended.
+# Seconds that the program has to exit after a rank was lost. Then the process is terminated.
 _GRACE = 10.0
 
 
@@ -90,7 +90,7 @@ class Watchdog:
 
         members = {"__init__": told, "__module__": OctantsDistributedError.__module__}
         raised = type(OctantsDistributedError.__name__, (OctantsDistributedError,), members)
-        # Before the abort, which lets the thread go on with wrong values.
+        # Before the abort, after which the thread continues with wrong values.
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._user), ctypes.py_object(raised))
         self._abort()
 

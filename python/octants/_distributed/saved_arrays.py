@@ -1,4 +1,4 @@
-"""Split arrays in a folder: a file for each rank, and any number of ranks to read them."""
+"""Split arrays in a folder: one file per rank. Any number of ranks can read them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def save(folder: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
     ranks, place = world(), Path(folder)
     agree(f"save({sorted(arrays)})", "qd.distributed.save()")
     place.mkdir(parents=True, exist_ok=True)
-    # An index that is there names files that are whole.
+    # An existing index names only complete files.
     if ranks.rank == 0:
         (place / _INDEX).unlink(missing_ok=True)
     ranks.barrier("qd.distributed.save()")

@@ -1,9 +1,9 @@
 """Launches of kernels on split arrays, task by task.
 
-A task runs on the rows that this rank has. What it reads beside them comes from other ranks: rows that need none of
-those are computed meanwhile, the others when they have arrived. Other memory that the task reduces into holds a part of
-the sum on each rank, and is summed over the ranks after the task. What it adds to rows of other ranks goes to ghost
-rows, which start at zero, and from there to the owners of the rows after the task.
+A task runs on the rows that this rank has. Other rows that it reads are received from other ranks. Rows that need none
+of these are computed meanwhile, the others after they have arrived. Other memory that the task reduces into holds a
+part of the sum on each rank, and is summed over the ranks after the task. What it adds to rows of other ranks goes to
+ghost rows, which start at zero, and from there to the owners of the rows after the task.
 
 `split_rows.rs` of octants-python keeps the plans, and knows which ghost rows are valid. `split_dispatch.rs` calls the
 functions that this module gives it.
@@ -79,8 +79,8 @@ class _Task:
     def exchange(
         self, missing: tuple[bool, ...], arrays: dict[int, SplitNdarray]
     ) -> tuple[Start | None, list[Rows], list[Rows]]:
-        """The exchange for the given reads whose ghost rows are not valid: what starts it, the rows to compute
-        meanwhile, and the rows to compute with the ghost rows.
+        """The exchange for the given reads whose ghost rows are not valid: the function that starts it, the rows to
+        compute meanwhile, and the rows to compute with the ghost rows.
         """
         made = make_exchange(self._plan, missing, arrays)
         start = _Start(made.messages, made.copies, self._what, self._ranks)

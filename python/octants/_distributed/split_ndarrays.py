@@ -1,7 +1,7 @@
-"""Arrays whose first axis is split over ranks: each has a block of rows, and copies of rows beside it (ghost rows).
+"""Arrays whose first axis is split over ranks: each has a block of rows, and copies of adjacent rows (ghost rows).
 
-Kernels index such an array as if this process had all of it. Its address in a launch is that of row zero, wherever
-that would be.
+Kernels index such an array as if this process had all of it. Its address in a launch is the address of row zero,
+extrapolated if this process does not have that row.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ Rows = tuple[int, int]
 
 
 class Messages(NamedTuple):
-    """What a rank exchanges with others to fill its ghost rows."""
+    """The messages that a rank exchanges with others to fill its ghost rows."""
 
     sends: list[Message]
     receives: list[Message]
@@ -102,7 +102,7 @@ class SplitNdarray(_octants.Ndarray):
     dual = None
 
     def _setup(self, local: Ndarray, rows: tuple[int, int], halo: int, periodic: bool) -> None:
-        # Of a class with elements, which `Ndarray` lacks.
+        # An instance of a class with elements, which `Ndarray` lacks.
         self._local: Any = local
         self._rows = rows
         self._halo = halo
@@ -196,7 +196,7 @@ class SplitNdarray(_octants.Ndarray):
         extent = self.shape[0]
         first, end = self.block(reader)
         own_first, own_end = self.block(owner)
-        # A ghost row is that many times the array's length behind the row that it is a copy of.
+        # The distance of a ghost row from the row that it copies, in multiples of the array's length.
         around = -(-max(before, after) // extent) if self._periodic else 0
         parts = []
         for a, b in ((first - before, first), (end, end + after)):

@@ -93,7 +93,7 @@ class TensorField(Field, WholeArray):
         return [part_of(part) for part in self._parts]
 
     def _place(self) -> SNode:
-        """The place of the first component; raises if the field is not placed yet."""
+        """The placement of the first component. Raises if the field has not been placed."""
         node = self._parts[0].node
         if node is None:
             if self._parts[0].role is SNodeGradType.ADJOINT:

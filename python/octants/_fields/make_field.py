@@ -182,7 +182,7 @@ def _with_shadow_buffers(
 def _finish(
     made: TensorField, shape: Any, order: str | None, offset: Any, needs_grad: bool, needs_dual: bool, layout: Layout
 ) -> None:
-    """Places a field with a shape in a tree of its own, with its gradient and dual if requested."""
+    """Places a field with a shape in a separate tree, with its gradient and dual if requested."""
     if shape is None:
         if offset is not None:
             raise OctantsSyntaxError("shape cannot be None when offset is set")

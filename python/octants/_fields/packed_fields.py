@@ -1,8 +1,8 @@
 """Fields of quantized types: their bit layout in words, and host access.
 
-The words are places of a tree like any other. A component of a quantized type has a place without bytes beside them,
-which gives it a shape, an offset and the sparse levels above. Kernels convert between words and values
-(`lower/packed_fields`), also those by which the host reads and writes elements here.
+Words are placed in a tree like other components. A component of a quantized type additionally has a placement of zero
+bytes, which gives it a shape, an offset and the sparse levels above it. Kernels convert between words and values
+(`lower/packed_fields`); the host reads and writes elements through kernels.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ class PackedMemory:
 
     def _whole(self) -> TensorField:
         field = self._field()
-        assert field is not None, "who asks for elements refers to the field"
+        assert field is not None, "a caller that accesses elements refers to the field"
         return field
 
     def _parts(self) -> list[Any]:

@@ -3,7 +3,7 @@
 A tree is finalized once: by `FieldsBuilder.finalize`, or the first time that anything needs the memory of a field in
 it. Finalizing fixes the place of every component and allocates one buffer for the tree.
 
-A field made with a shape has a tree of its own, so that its memory goes when the field does; for users such trees hang
+A field created with a shape has a separate tree, so that its memory is freed with the field. For users, such trees are
 under `qd.root` like all others.
 """
 
@@ -75,7 +75,7 @@ class SNodeTree:
         return not self.destroyed and self._generation == _octants.generation()
 
     def check_alive(self) -> None:
-        """Raises if the memory is gone."""
+        """Raises if the memory has been freed."""
         if self._generation == _octants.generation() and not self.destroyed:
             return
         if self.destroyed:
@@ -94,7 +94,7 @@ class SNodeTree:
                 self.finalize()
             return
         top = None if self._root is None else self._root()
-        assert top is not None, "a level that is asked for its memory keeps the root"
+        assert top is not None, "a level whose memory is accessed keeps the root alive"
         below = top._descendants()
         nbytes, is_sparse = self.levels.lay_out([node._number for node in below])
         if is_sparse:

@@ -24,7 +24,7 @@ from octants.types.values import Vector
 
 
 def _level(node, name, indices, lists=None):
-    """The sparse level of an operation. Raises if `node` is no such level, or for a wrong number of indices."""
+    """The sparse level of an operation. Raises if `node` is not such a level, or if the number of indices is wrong."""
     levels = getattr(node, "_sparse_levels", None)
     if not levels or getattr(node, "_sparse", None) is None:
         raise OctantsRuntimeError(f"qd.{name} takes a pointer, bitmasked or dynamic level, not {node!r}")

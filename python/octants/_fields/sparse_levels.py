@@ -1,6 +1,6 @@
 """Sparse levels: the activation state of the cells of `pointer`, `bitmasked` and `dynamic` levels.
 
-A tree spans its full extent, as if each level were dense. Behind the data lies an area for each sparse level:
+A tree spans its full extent, as if each level were dense. The data is followed by an area for each sparse level:
 
 - `state`: an i32 for each cell, zero if the cell is inactive; for a dynamic level, the length of each list.
 - `cells` and `count`: the list of active cells that a loop over the level visits.
@@ -181,7 +181,7 @@ def _make_level(node: SNode, area: _octants.Area) -> SparseLevel:
 
 
 def _add_views(level: SparseLevel, area: _octants.Area, nodes: dict[int, SNode]) -> None:
-    """Finds what lies in the level's cells, once all levels have their areas."""
+    """Finds the contents of the level's cells, after all levels have their areas."""
     for number, place, inner in area.views:
         node = nodes[number]
         assert node._dtype is not None, "a place has the type of what is placed"
@@ -200,7 +200,7 @@ def _levels_of(node: SNode) -> tuple[LevelOfField, ...]:
 
 
 class SparseSupport:
-    """What trees of levels ask of this module."""
+    """The interface of this module for trees of levels."""
 
     @staticmethod
     def make_levels(tree: SNodeTree, below: list[SNode]) -> None:

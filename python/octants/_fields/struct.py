@@ -219,7 +219,7 @@ def dataclass(cls: type) -> StructType:
         for key, value in annotations.items()
     }
     for key in members:
-        # Slots stand for members that have no default.
+        # Slots represent members without a default.
         if key in vars(cls) and not isinstance(vars(cls)[key], types.MemberDescriptorType):
             raise OctantsSyntaxError(
                 f"Default value in @dataclass is not supported: member {key} of {cls.__name__} has one"

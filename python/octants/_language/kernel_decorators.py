@@ -55,7 +55,7 @@ def kernel(
     def decorate(function: Callable[..., Any]) -> _octants.Kernel:
         if checkpoints and not graph:
             raise OctantsSyntaxError("@qd.kernel(checkpoints=True) requires graph=True")
-        # "None" is what it is where annotations are text.
+        # It is "None" if annotations are strings.
         plain = _plain(function, "@qd.kernel")
         returned = inspect.signature(plain).return_annotation
         if checkpoints and returned not in (inspect.Signature.empty, None, "None"):

@@ -22,7 +22,7 @@ def lambda_text(code: CodeType, lines: list[str]) -> tuple[str, int] | None:
     positions = getattr(code, "co_positions", None)
     if len(found) > 1:
         if positions is None:
-            return None  # Python 3.10 does not tell which.
+            return None  # Python 3.10 does not provide the columns.
         # Several on one line: the one whose body the code's instructions come from, innermost first.
         places = {(line, column) for line, _, column, _ in positions() if line and column}
         found = [node for node in found if all(_holds(node.body, place) for place in places)][-1:]

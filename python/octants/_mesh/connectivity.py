@@ -1,8 +1,8 @@
 """Mesh metadata from triangles, tetrahedra or edges: all relations, computed on first use.
 
-Vertices are put in order along a Morton curve through their positions, so that vertices near each other in space are
-near each other in memory. A patch is a range of them. An edge, a face or a cell is of the patch of the first of its
-vertices in this order, and its place in the order follows from that vertex.
+Vertices are sorted along a Morton curve through their positions, so that vertices near each other in space are near
+each other in memory. A patch is a range of them. An edge, a face or a cell belongs to the patch of its first vertex in
+this order, and is sorted by that vertex.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The elements of one kind of a mesh (`mesh.verts`): their attributes, and the tables that the compiler reads.
 
-Elements have numbers, by which the user knows them. In memory they have positions: the number itself, or the place in
-the patches' order from the first reordered attribute on. Kernels work with positions. Tables in fields, which are made
-when a kernel first needs them, have the numbers, the patches and the relations by position;
-`crates/octants-frontend/src/lower/mesh_elements.rs` says what each is for.
+The user identifies elements by number. In memory they have positions: the number itself, or, once an attribute is
+reordered, the index in patch order. Kernels work with positions. Fields, which are created when a kernel first needs
+them, map positions to numbers, patches and relations; `crates/octants-frontend/src/lower/mesh_elements.rs` says what
+each is for.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Reads the metadata of MeshTaichi: elements in patches, and relations between the local numbers of a patch.
 
 For each kind of elements, and each patch, the file lists the patch's elements: first those that the patch owns, then
-those of other patches that its own relations lead to. `total_offsets` says where the list of each patch begins in
-`l2g_mapping`, which has the elements' numbers, and `owned_offsets` how many elements each patch owns. A relation from a
-kind to one of a lower order has a row of fixed length for each listed element. Any other relation has a range for each
-owned element: `patch_offset` has the place in `value` that the offsets of a patch count from, and `offset` has one
-entry for each owned element of the patch, and one for the end.
+those of other patches that its relations refer to. `total_offsets` contains the start of each patch's list in
+`l2g_mapping`, which contains the elements' numbers; `owned_offsets` determines how many elements each patch owns. A
+relation from a kind to one of a lower order has a row of fixed length for each listed element. Any other relation has a
+range for each owned element: `patch_offset` has the place in `value` that the offsets of a patch count from, and
+`offset` has one entry for each owned element of the patch, and one for the end.
 
 Everything is checked, and becomes relations between the elements' own numbers.
 """

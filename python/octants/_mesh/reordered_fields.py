@@ -1,6 +1,6 @@
 """Fields whose elements are in another order in memory: reordered attributes of meshes.
 
-Python and kernels index them by the elements' numbers. A permutation has the place in memory of each.
+Python and kernels index them by the elements' numbers. A permutation maps numbers to positions in memory.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ class Timeline:
         return [(tasks[earlier], later) for later in tasks for earlier in later.depends_on]
 
     def _trace(self) -> str:
-        import json  # here and below: `import octants` is to be quick
+        import json  # imported here and below to keep `import octants` fast
 
         lane_of = {lane: i for i, lane in enumerate(self.lanes)}
         events: list[dict[str, Any]] = []

@@ -34,12 +34,12 @@ class CapturedGraph:
 
     def __init__(self, named: dict[str, Any], graph: _octants.CapturedGraph | None = None) -> None:
         self._graph = _octants.CapturedGraph() if graph is None else graph
-        # Why nothing can be done with the graph yet, or ever.
+        # The reason why the graph cannot be used yet, or ever.
         self._unready: str | None = (
             "the capture has not ended: launch and update a graph after the `with` block that captures it"
         )
         self._named = dict(named)
-        # What the names refer to: in launches, and the arrays that are filled or copied.
+        # The uses of the names: in launches, and in fills and copies of arrays.
         self._uses: dict[str, list[Use]] = {}
         self._transferred: dict[str, dict[str, saved_graphs.Array]] = {}
         # Arrays that replace one array in fills and copies, and are another's there already.
@@ -47,8 +47,8 @@ class CapturedGraph:
         self._calls: list[saved_graphs.Call] | None = None
         self._places: dict[str, list[tuple[int, int]]] = {}
         self._told = False
-        # What has a gradient beside the calls: the steps before it, and what its gradient is, or the graph that was
-        # launched, with its version.
+        # The steps with a gradient, besides kernel calls: the number of preceding steps, and either the gradient or the
+        # launched graph with its version.
         self._others: list[tuple[int, Callable[[], None] | tuple[CapturedGraph, int]]] = []
         # Arguments of graphs that were launched in the capture.
         self._kept: list[Any] = []
@@ -56,7 +56,7 @@ class CapturedGraph:
         self._version = 0
         # Fills and copies use other memory than when they were captured.
         self._moved = False
-        # Of a graph that was loaded, what was given for the names of its arrays.
+        # For a loaded graph, the arrays that were passed for its names.
         self._loaded: dict[str, saved_graphs.Array] | None = None
 
     @contextmanager
@@ -182,7 +182,7 @@ class CapturedGraph:
         if threading.get_ident() in _capturing:
             raise OctantsRuntimeError(
                 "a graph cannot be updated in the `with` block that captures another one: update it before the block, "
-                "or capture the launches of each step as a graph of its own"
+                "or capture the launches of each step as a separate graph"
             )
         if self._calls is None:
             self._calls = self._recorded_calls()
@@ -271,7 +271,7 @@ class CapturedGraph:
 
     @property
     def steps(self) -> list[tuple[str, int, list[int]]]:
-        """For each step: what it does (the name of a kernel, or `fill` or `copy` with a number of bytes), the index of
+        """For each step: its operation (the name of a kernel, or `fill` or `copy` with a number of bytes), the index of
         its stream in the capture, and the indices of the steps that it depends on.
         """
         self._check_ended()
@@ -344,7 +344,7 @@ class CapturedGraph:
             if part.array is not part.other and any(part.array is array for array in self._merged):
                 raise TypeError(
                     f"an update has made `{name}` an array that the graph also fills or copies for another reason: "
-                    "the two cannot be told apart any more. Replace both in one update, or capture the graph again"
+                    "the two can no longer be distinguished. Replace both in one update, or capture the graph again"
                 )
         return parts
 

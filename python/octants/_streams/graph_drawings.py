@@ -1,4 +1,4 @@
-"""Drawings of captured graphs: steps from top to bottom, streams side by side, dependences, and the critical path."""
+"""Drawings of captured graphs: steps from top to bottom, one column per stream, dependences, and the critical path."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ def drawing(steps: Steps, taken: Sequence[float] | None) -> str:
     """The graph as SVG. Steps on the critical path have a red frame. Edges are blue for stream order, and orange where
     one stream waits for another.
     """
-    from html import escape  # here: `import octants` is to be quick
+    from html import escape  # imported here to keep `import octants` fast
 
     edges, path = _reduced(steps), critical_path(steps, taken)
     rows: list[int] = []
     for depends_on in edges:
         rows.append(1 + max((rows[b] for b in depends_on), default=-1))
     lanes = sorted({lane for _, lane, _ in steps})
-    # Steps of one stream that nothing orders (fills of new memory) are side by side.
+    # Unordered steps of one stream (fills of new memory) are placed next to each other.
     used: set[tuple[int, int]] = set()
     places = []
     for (_, lane, _), row in zip(steps, rows, strict=True):

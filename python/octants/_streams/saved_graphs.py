@@ -1,7 +1,7 @@
 """Captured graphs on disk: names for the memory that a graph uses, and the arrays bound to them at load time.
 
-A name is that of a parameter, one passed to `capture` or `save`, or a path from one of these to a member, as `state.x`
-or `x.grad`.
+A name is the name of a parameter, a name passed to `capture` or `save`, or a path from one of these to a member, such
+as `state.x` or `x.grad`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def check_array(path: str, what: str, thing: Any) -> Array:
 
 
 def memory_of(array: Array) -> _octants.Buffer:
-    """The array's buffer; for a field, that of its tree."""
+    """The array's buffer; for a field, the buffer of its tree."""
     return array._root.buffer if isinstance(array, TensorField) else array.buffer
 
 
@@ -99,7 +99,7 @@ def transferred(graph: _octants.CapturedGraph, name: str, thing: Any) -> dict[st
 
 
 def _is_transferred(graph: _octants.CapturedGraph, array: Array) -> bool:
-    # Kernels fill quantized fields. Objects may hold fields of an ended program, and ones without memory so far.
+    # Kernels fill quantized fields. Objects may contain fields of an ended program, or without memory.
     if isinstance(array, TensorField) and (array._is_packed or not array._root.alive or not array._root.finalized):
         return False
     return graph.transfers(*part_of(array)) > 0

@@ -1,7 +1,7 @@
 """Streams and events.
 
     with qd.create_stream() as s:
-        step(qd_stream=s)       # returns at once where streams are real
+        step(qd_stream=s)       # returns immediately if streams are real
         other()                 # may run concurrently
                                 # leaving the block waits for the stream's work
 

@@ -1,4 +1,4 @@
-"""Gradients written by hand, and functions without one."""
+"""Custom gradients, and functions without a gradient."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class GradientCheck:
 
     def run(self, calls: list[tuple[int, Any, tuple[Any, ...]]]) -> None:
         """Raises if a gradient differs from finite differences. `calls`: each call with the serial of its program."""
-        # Fields that had no memory yet began with zeros.
+        # Fields without memory at that time started with zeros.
         known = {id(field) for field, _ in self.saved}
         now = [(field, field.to_numpy()) for field in fields_in_memory("field")]
         self.saved += [(field, np.zeros_like(values)) for field, values in now if id(field) not in known]

@@ -159,7 +159,7 @@ class Tape(Scope):
         if self.calls:
             self._append(_HostWrite(whole, key, component), ())
         elif self._check is not None:
-            # Nothing has run yet: the check begins with these values, too.
+            # Nothing has run yet, so the check starts with these values too.
             self._check.save()
 
     def _host_copied(self, to: Any, source: Any) -> None:

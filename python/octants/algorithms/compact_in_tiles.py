@@ -104,7 +104,7 @@ def compact_in_tiles(
                     before_tile[0] = earlier
             sync()
             place = before_tile[0]
-            # A subgroup's stores begin at a multiple of its size; the first one is therefore partly empty.
+            # A subgroup's stores begin at a multiple of its size, so the first one may be partial.
             k = thread_idx() - cast(place & u32(static(group_size() - 1)), i32)
             while k < cast(tile_sum, i32):
                 if k >= 0:

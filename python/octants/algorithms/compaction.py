@@ -35,7 +35,7 @@ def _check_value(dtype: Any) -> int:
 
 @func
 def _differ(a: Any, b: Any, dtype: template()) -> Any:
-    """Whether neighbors belong to different runs. Zeros of either sign are equal, and each NaN is a run of its own.
+    """Whether neighbors belong to different runs. Zeros of either sign are equal, and each NaN is a separate run.
 
     Compares the bits of floats, because `fast_math` flushes subnormals to zero.
     """
@@ -131,8 +131,9 @@ def unique(
     _compact(arr, (arr,), _head, out, num_out, scratch, n)
 
 
-# Run-length codes and sums by key scan pairs: the number of runs that begin, in the high half of a word, and what the
-# last of these has come to, in the low half. The element that begins a run writes what the run before has come to.
+# Run-length codes and sums by key scan pairs: the number of runs started so far, in the high half of a word, and the
+# accumulated value of the last run, in the low half. The element that starts a run writes the result of the previous
+# run.
 
 
 @func
@@ -155,7 +156,7 @@ def _head_and_start(source: template(), i: Any) -> Any:
 
 @func
 def _later_start(a: Any, b: Any) -> Any:
-    # Starts ascend, so the larger one is that of the later run.
+    # Starts ascend, so the larger one belongs to the later run.
     return _pair(_runs(a) + _runs(b), max(cast(a, u32), cast(b, u32)))
 
 

@@ -52,7 +52,7 @@ def _count_tiles(arr: template(), first: Any, counts: template(), bins: template
         for item in static(range(_ITEMS)):
             _count(places[item], bins)
         at += static(REDUCTION_BLOCKS * BLOCK * _ITEMS)
-    # Of the last tile some threads have fewer elements.
+    # In the last tile, some threads have fewer elements.
     for item in static(range(_ITEMS)):
         if at + static(item * BLOCK) < n:
             _count(_range_of(arr[at + static(item * BLOCK)], counts, lower, upper), bins)

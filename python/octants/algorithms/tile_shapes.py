@@ -39,7 +39,7 @@ DIGITS = 1 << DIGIT_BITS
 
 _MOST_LEVELS = 4
 
-# Bytes of shared memory of a block, of devices on which several blocks with large tiles run at once.
+# Bytes of shared memory per block, from which on several blocks with large tiles are resident at the same time.
 _ROOM_FOR_BLOCKS = 96 << 10
 
 

@@ -23,7 +23,7 @@ def subtract(left: Tensor, right: Tensor, result: Tensor):
         result[I] = left[I] - right[I]
 
 
-# Factors are computed by Python in double precision, and rounded to the vectors' type where they meet them.
+# Python computes factors in double precision; kernels round them to the type of the vectors.
 
 
 @kernel

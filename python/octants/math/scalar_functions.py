@@ -99,7 +99,7 @@ def fns(mask: u32, base: u32, offset: i32):
         if base < 32 and ((mask >> start) & 1) == 1:
             result = base
     elif offset > 0:
-        # Take away what is below the base, then the lowest bit that is left, repeatedly.
+        # Clear the bits below the base, then repeatedly the lowest remaining bit.
         rest = (mask >> start) << start
         if base > 31:
             rest = u32(0)
@@ -109,7 +109,7 @@ def fns(mask: u32, base: u32, offset: i32):
         if rest != 0:
             result = cast(ffs(rest) - 1, u32)
     else:
-        # Take away what is above the base, then the highest bit that is left.
+        # Clear the bits above the base, then the highest remaining bit.
         above = u32(31) - start
         rest = (mask << above) >> above
         loop_config(serialize=True)

@@ -44,7 +44,7 @@ def _signature(function: _Function) -> inspect.Signature:
 
 
 def _taken(value: Any, annotation: Any, is_kernel: bool) -> Any:
-    """An argument, converted to what the parameter holds."""
+    """An argument, converted to the type of the parameter."""
     if annotation in (int, float, bool):
         return annotation(value) if is_kernel else value
     if isinstance(annotation, DataType):

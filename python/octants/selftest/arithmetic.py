@@ -152,7 +152,7 @@ def _check_mathematics(of: object, kind: type[np.floating], ulps: float) -> str:
     epsilon = float(np.finfo(kind).eps)
     worst = (0.0, "")
     for row, values, name in zip(out, want, _FUNCTIONS, strict=True):
-        # Where results are small, what counts is the argument's own rounding.
+        # For small results, the rounding error of the argument dominates.
         error = close(row, values, ulps * epsilon, ulps * epsilon, f"{np.dtype(kind).name} {name}")
         worst = max(worst, (error * ulps, name))
     return f"{np.dtype(kind).name}: at most {worst[0]:.1f} eps ({worst[1]})"

@@ -23,7 +23,7 @@ def square(x: qd.types.ndarray(dtype=qd.f32, ndim=1)):
 
 @check()
 def numpy_arrays_come_back_changed() -> None:
-    """Kernels update numpy arrays in place, and nothing beside them."""
+    """Kernels update numpy arrays in place, and do not write outside of them."""
     x = np.arange(10, dtype=np.float32)
     square(x[2:8])
     want = np.arange(10.0)

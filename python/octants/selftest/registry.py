@@ -35,8 +35,8 @@ CHECKS: list[Check] = []
 
 
 def check(**options: Any) -> Callable[[Run], Run]:
-    """Registers a function as a check, which runs in a program of its own with these options. It raises
-    `AssertionError` if the device is faulty, and may return a remark for the table.
+    """Registers a function as a check, which runs in a separate program with these options. It raises `AssertionError`
+    if the device is faulty, and may return a remark for the table.
     """
 
     def add(run: Run) -> Run:
@@ -66,7 +66,7 @@ def close(got: Any, want: npt.ArrayLike, relative: float, absolute: float = 0.0,
     worst = int(np.argmax(error))
     if not error[worst] <= 1.0:
         got, want = got.ravel()[worst], want.ravel()[worst]
-        raise AssertionError(f"{what}: {got!r} instead of {want!r}, {error[worst]:.3g} times what is allowed")
+        raise AssertionError(f"{what}: {got!r} instead of {want!r}, {error[worst]:.3g} times the tolerance")
     return float(error[worst])
 
 

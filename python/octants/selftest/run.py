@@ -63,7 +63,7 @@ def all_checks() -> list[Check]:
 
 
 def run_one(check: Check, arch: str) -> Outcome:
-    """Runs a check in a program of its own."""
+    """Runs a check in a separate program."""
     start = time.perf_counter()
     state, remark, details = "passed", "", ""
     try:
@@ -89,7 +89,7 @@ def run_checks(arch: str, only: str = "") -> Iterable[Outcome]:
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m octants.selftest", description="Check that a device does what programs ask of it."
+        prog="python -m octants.selftest", description="Check that a device computes correct results."
     )
     parser.add_argument(
         "--arch", default="gpu", help="cpu, cuda, amdgpu, vulkan, or gpu for the best available one (default)"
@@ -122,7 +122,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _say_what_to_report(arch: str, device: str, failed: list[Outcome]) -> None:
     print("\nPlease report this with all of the text below, and if possible with the code of a kernel that failed")
-    print(f"(`python -m octants.selftest --arch {arch} --only NAME` runs one check alone):\n")
+    print(f"(`python -m octants.selftest --arch {arch} --only NAME` runs a single check):\n")
     print(f"    octants {_octants.__version__}, Python {platform.python_version()}, numpy {np.__version__}")
     print(f"    {platform.platform()}")
     print(f"    {arch}: {device}")

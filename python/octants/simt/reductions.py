@@ -1,8 +1,8 @@
 """Reductions of a subgroup.
 
-Those that end in `_tiled` are of tiles: of `2**log2_size` consecutive threads, each on its own. `reduce_*` leaves the
-result to the first thread, `reduce_all_*` gives it to every thread, and `segmented_reduce_*` gives each thread the
-result of the values from the last thread with a flag up to itself.
+Functions whose names end in `_tiled` reduce each tile of `2**log2_size` consecutive threads separately. `reduce_*`
+leaves the result to the first thread, `reduce_all_*` gives it to every thread, and `segmented_reduce_*` gives each
+thread the result of the values from the last thread with a flag up to itself.
 """
 
 # mypy: ignore-errors

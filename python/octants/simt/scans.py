@@ -1,7 +1,7 @@
 """Scans of a subgroup: each thread gets the result of the values of the threads up to itself (`inclusive_*`) or before
-itself (`exclusive_*`; the first thread gets what changes nothing).
+itself (`exclusive_*`; the first thread gets the identity).
 
-Those that end in `_tiled` are of tiles: of `2**log2_size` consecutive threads, each on its own.
+Functions whose names end in `_tiled` scan each tile of `2**log2_size` consecutive threads separately.
 """
 
 # mypy: ignore-errors

@@ -1,4 +1,4 @@
-"""A sort of a subgroup: of pairs of a key and a value, one pair on each thread."""
+"""A sort within a subgroup: of key-value pairs, one pair per thread."""
 
 # mypy: ignore-errors
 # Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.

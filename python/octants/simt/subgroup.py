@@ -1,8 +1,8 @@
-"""Operations of the threads of a subgroup, which run in step: they exchange values in registers.
+"""Operations of the threads of a subgroup, which run in lockstep and exchange values in registers.
 
-All threads of the subgroup execute them together. Operations of tiles, whose names end in `_tiled`, take the binary
-logarithm of a tile's threads, known at compile time: a subgroup is then as many tiles of consecutive threads as fit,
-and the operation works on each tile by itself.
+All threads of the subgroup execute them together. Operations whose names end in `_tiled` take the binary logarithm of a
+tile's size, a compile-time constant: they divide the subgroup into tiles of consecutive threads, and work on each tile
+separately.
 """
 
 from __future__ import annotations

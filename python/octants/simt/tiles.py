@@ -1,6 +1,6 @@
 """Square matrices with rows in the registers of a subgroup's threads: `Tile16x16`, `Tile32x32`.
 
-Thread `i` of the subgroup holds row `i`; threads beyond the tile's rows take part and hold nothing.
+Thread `i` of the subgroup holds row `i`; threads beyond the tile's rows take part, but hold no row.
 """
 
 # mypy: ignore-errors

@@ -1,6 +1,6 @@
 """Votes of a subgroup: ballots, agreement, and masks of threads.
 
-Those that end in `_tiled` are of tiles: of `2**log2_size` consecutive threads, each on its own.
+Functions whose names end in `_tiled` apply to each tile of `2**log2_size` consecutive threads separately.
 """
 
 # mypy: ignore-errors

@@ -1,6 +1,6 @@
 """The scalar types: one `DataType` object per machine scalar.
 
-`int`, `float` and `bool` stand for the session's default integer and float types and `u1` wherever a type is expected;
+`int`, `float` and `bool` mean the session's default integer and float types and `u1` wherever a type is expected;
 `resolve_dtype` does the mapping. Arithmetic rules belong to the compiler; this file only names and measures types.
 """
 
@@ -120,18 +120,18 @@ _defaults = {"ip": i32, "fp": f32}
 
 
 def set_default_types(integer: DataType, floating: DataType) -> None:
-    """Sets the types that `int` and `float` stand for. Called by `init` and `reset`."""
+    """Sets the types that `int` and `float` mean. Called by `init` and `reset`."""
     _defaults["ip"] = integer
     _defaults["fp"] = floating
 
 
 def default_ip() -> DataType:
-    """The default integer type, for which `int` stands."""
+    """The default integer type, which `int` means."""
     return _defaults["ip"]
 
 
 def default_fp() -> DataType:
-    """The default float type, for which `float` stands."""
+    """The default float type, which `float` means."""
     return _defaults["fp"]
 
 

@@ -231,7 +231,7 @@ class Struct:
         raise AttributeError(f"this struct has no member {name!r}; members: {', '.join(self.entries)}")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # What is no member is an attribute of this object, as of any other: kernels and copies do not see it.
+        # Any other name is an ordinary attribute of this object: kernels and copies do not see it.
         if name in self.entries:
             self[name] = value
         else:

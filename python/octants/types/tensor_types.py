@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 class MatrixType:
-    """An `n` by `m` matrix type. The scalar type may be `int` or `float`, which stand for the program's default types
-    at the time of use.
+    """An `n` by `m` matrix type. The scalar type may be `int` or `float`, which mean the program's default types at the
+    time of use.
     """
 
     _octants_entity = "tensor_type"

@@ -1,4 +1,4 @@
-"""How arguments are taken: by place and name, scalars, arrays; and what comes back."""
+"""Arguments: positional and keyword, scalars, arrays; and results."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def test_integers_that_do_not_fit_are_refused():
 
 
 @pytest.mark.parametrize("value", [1.5, "1", None, [1], np.float32(1)])
-def test_what_is_no_integer_is_refused(value: object):
+def test_non_integers_are_refused(value: object):
     with pytest.raises(qd.OctantsRuntimeTypeError, match="required type i32 .parameter `a` of kernel `add`"):
         add(value, 1.0)
 
 
 @pytest.mark.parametrize("value", [3.0, np.float32(3), np.int64(3), "x", None, b"abc"])
-def test_what_is_no_array_is_refused(value: object):
+def test_non_arrays_are_refused(value: object):
     @qd.kernel
     def first(a: qd.types.ndarray()) -> qd.f32:
         return a[0]
@@ -65,7 +65,7 @@ def test_numpy_integers_and_booleans_are_integers(value: object):
     assert add(value, 0.0) == int(value)
 
 
-def test_out_of_range_is_refused():
+def test_values_out_of_range_are_refused():
     @qd.kernel
     def same(a: qd.u64) -> qd.u64:
         return a
@@ -89,7 +89,7 @@ def test_strided_arrays_are_written_in_place():
     assert a.tolist() == [[1, 5, 1, 1], [1, 5, 1, 1], [1, 15, 1, 3]]
 
 
-def test_contiguous_and_strided_arrays_have_code_of_their_own():
+def test_contiguous_and_strided_arrays_have_separate_code():
     before = compiled(scale)
     a = np.ones((4, 4), np.float32)
     scale(a[0], 1.0)
@@ -116,7 +116,7 @@ def test_vectors_fold_the_last_axis():
 
 
 @pytest.mark.parametrize("arch", ["threads", "separate memory"])
-def test_components_that_are_apart_are_copied_there_and_back(arch: str):
+def test_noncontiguous_components_are_copied_in_and_out(arch: str):
     qd.init(arch=qd.cpu, cpu_separate_memory=arch == "separate memory")
 
     @qd.kernel
@@ -157,7 +157,7 @@ def sum_rows(a: qd.types.ndarray(element_dim=1), b: qd.types.ndarray()):
         b[i] = a[i].sum()
 
 
-def test_elements_of_a_number_of_axes_have_the_last_extents() -> None:
+def test_element_shapes_come_from_the_last_axes() -> None:
     for n in (3, 2):
         a, b = np.arange(4 * n, dtype=np.float32).reshape(4, n), np.zeros(4, np.float32)
         sum_rows(a, b)
@@ -205,7 +205,7 @@ def strided(shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray:
         ((2, 2, 2), (8, 5, 2), False),
     ],
 )
-def test_an_array_whose_elements_share_memory_is_only_read(shape, strides, overlaps):
+def test_an_array_with_overlapping_elements_is_read_only(shape, strides, overlaps):
     @qd.kernel
     def write(x: qd.types.ndarray()):
         for i in qd.grouped(x):
@@ -229,7 +229,7 @@ def test_an_array_whose_elements_share_memory_is_only_read(shape, strides, overl
         assert (array == 2).all()
 
 
-def test_a_member_whose_elements_share_memory_is_named():
+def test_a_member_with_overlapping_elements_is_named():
     @dataclasses.dataclass
     class State:
         n: qd.i32
@@ -256,12 +256,12 @@ def test_a_member_whose_elements_share_memory_is_named():
         (3, TypeError, "Invalid type for argument x"),
     ],
 )
-def test_what_does_not_fit_is_refused(value: object, error: type[Exception], message: str):
+def test_mismatched_arrays_are_refused(value: object, error: type[Exception], message: str):
     with pytest.raises(error, match=message):
         scale(value, 1.0)
 
 
-def test_overlapping_arrays_are_read_after_they_are_written():
+def test_overlapping_arrays_see_each_others_writes():
     a = np.arange(64, dtype=np.float32)
     shift(np.zeros(64, np.float32), a)
     shift(a[1:], a[:-1])
@@ -278,7 +278,7 @@ def test_memoryviews_are_arrays():
 
 
 class _Torchlike:
-    """What the binding asks of a torch tensor, over a numpy array."""
+    """The attributes of a torch tensor that the binding uses, over a numpy array."""
 
     def __init__(self, array: np.ndarray, device: str = "cpu") -> None:
         self.array = array
@@ -299,7 +299,7 @@ class _Torchlike:
         return tuple(s // self.array.itemsize for s in self.array.strides)
 
 
-def test_tensors_are_taken_by_their_memory() -> None:
+def test_tensors_are_passed_by_their_memory() -> None:
     a = np.ones((3, 4), np.float32)
     scale(_Torchlike(a[:, 1]), 3.0)
     scale(_Torchlike(a[0]), 2.0)
@@ -308,7 +308,7 @@ def test_tensors_are_taken_by_their_memory() -> None:
         scale(_Torchlike(a[0], "cuda"), 2.0)
 
 
-def test_two_of_many_arrays_that_are_one_are_found():
+def test_two_equal_arrays_among_many_are_found():
     Array = qd.types.ndarray(dtype=qd.i32, ndim=1)
     Many = dataclasses.make_dataclass("Many", [(f"a{n}", Array) for n in range(20)])
 
@@ -364,7 +364,7 @@ def test_scalars_of_every_width(dtype: qd.types.DataType, value: float):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.float16])
-def test_arrays_of_vectors_bring_their_own_type_of_numbers(dtype: type):
+def test_arrays_of_vectors_determine_the_element_type(dtype: type):
     @qd.kernel
     def change(x: qd.types.ndarray(dtype=qd.math.vec2, ndim=1)) -> qd.f32:
         x[0] = x[0] * 3
@@ -387,7 +387,7 @@ def test_arrays_of_vectors_bring_their_own_type_of_numbers(dtype: type):
         change(qd.Vector.ndarray(2, qd.f64, 3))
 
 
-def test_a_parameter_with_a_gradient_takes_no_ndarray_without():
+def test_a_parameter_with_a_gradient_refuses_an_ndarray_without_one():
     @qd.kernel
     def fill(x: qd.types.ndarray(dtype=qd.f32, ndim=1, needs_grad=True)):
         x[0] = 3

@@ -1,4 +1,4 @@
-"""Values that code is made for: templates, attributes of objects. A change is seen at the next launch."""
+"""Compile-time values: templates, attributes of objects. A change takes effect at the next launch."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_objects_are_not_kept_alive():
     assert [r() for r in kept] == [None] * 5
 
 
-def test_objects_are_not_kept_alive_by_lists_of_what_knows_them():
+def test_objects_are_not_kept_alive_by_back_references():
     @qd.data_oriented
     class Part:
         def __init__(self, whole: Whole, weight: int) -> None:
@@ -106,7 +106,7 @@ def test_objects_are_not_kept_alive_by_lists_of_what_knows_them():
     assert gone() is None
 
 
-def test_items_that_compare_by_value_may_be_made_anew():
+def test_equal_items_share_code():
     @dataclasses.dataclass(frozen=True)
     class Size:
         n: int
@@ -130,7 +130,7 @@ def test_items_that_compare_by_value_may_be_made_anew():
     assert grid.total() == 8
 
 
-def test_items_that_are_equal_but_of_another_type_are_others():
+def test_equal_items_of_different_types_do_not_share_code():
     @qd.data_oriented
     class Weights:
         def __init__(self) -> None:
@@ -172,7 +172,7 @@ def test_numpy_scalars_and_long_integers_as_compile_time_values() -> None:
     assert [bits(2**k) for k in (70, 80, 90)] == [2**6, 2**16, 2**26]
 
 
-def test_lists_given_as_compile_time_values_may_change() -> None:
+def test_changes_of_compile_time_lists_are_seen() -> None:
     @qd.kernel
     def total(items: qd.template()) -> qd.i32:
         s = 0
@@ -359,7 +359,7 @@ def test_arrays_in_lists_and_dicts_of_objects(needs_grad: bool):
     assert compiled(Sim.run) == before + 1
 
 
-def test_vectors_that_a_property_makes_anew():
+def test_vectors_created_by_a_property():
     @qd.data_oriented
     class Sim:
         def __init__(self) -> None:
@@ -380,7 +380,7 @@ def test_vectors_that_a_property_makes_anew():
     assert sim.get() == 2.0
 
 
-def test_arrays_that_a_property_makes_anew():
+def test_arrays_created_by_a_property():
     @qd.data_oriented
     class Sim:
         @property
@@ -401,7 +401,7 @@ def test_arrays_that_a_property_makes_anew():
     assert compiled(Sim.total) == 1
 
 
-def test_numbers_may_be_read_at_launch_instead_of_being_compiled_in() -> None:
+def test_numbers_may_be_read_at_launch() -> None:
     @qd.func
     def twice(x):
         return 2 * x
@@ -436,7 +436,7 @@ def test_numbers_may_be_read_at_launch_instead_of_being_compiled_in() -> None:
 DEFAULTS = {"size": 1, "depth": 7}
 
 
-def test_of_entries_with_the_same_key_the_last_counts() -> None:
+def test_the_last_dict_entry_with_a_key_wins() -> None:
     @qd.func
     def volume(size, depth):
         return 10 * size + depth
@@ -464,7 +464,7 @@ def test_of_entries_with_the_same_key_the_last_counts() -> None:
     assert (literal(), merged(), made(), named()) == (5, 127, 243, 17)
 
 
-def test_a_dict_that_changed_is_merged_anew() -> None:
+def test_a_changed_dict_is_merged_again() -> None:
     @qd.data_oriented
     class Sim:
         def __init__(self) -> None:
@@ -481,7 +481,7 @@ def test_a_dict_that_changed_is_merged_anew() -> None:
     assert sim.size() == 2
 
 
-def test_an_attribute_that_changes_all_the_time_is_named() -> None:
+def test_an_attribute_that_keeps_changing_is_named() -> None:
     @qd.data_oriented
     class Sim:
         def __init__(self) -> None:
@@ -504,7 +504,7 @@ def test_an_attribute_that_changes_all_the_time_is_named() -> None:
         assert run(range(16, 20)) == [16, 17, 18, 19]
 
 
-def test_what_belongs_to_python_is_refused_in_kernels() -> None:
+def test_python_only_calls_are_refused_in_kernels() -> None:
     """It would run once, while the kernel is compiled, and be left out of all later calls."""
     x, y = qd.field(qd.f32, shape=3), qd.field(qd.f32, shape=3)
     v = qd.Vector.field(2, qd.f32, shape=3)
@@ -551,7 +551,7 @@ def test_what_belongs_to_python_is_refused_in_kernels() -> None:
         assert x[2] == value
 
 
-def test_plain_functions_may_look_at_arrays_while_a_kernel_is_compiled() -> None:
+def test_plain_functions_may_inspect_arrays_at_compile_time() -> None:
     x = qd.field(qd.f32, shape=3)
     x.fill(2.0)
 

@@ -1,4 +1,4 @@
-"""Dataclasses of arrays and numbers as arguments; one that comes again is known again, unless it has changed."""
+"""Dataclasses of arrays and numbers as arguments. A reused dataclass is recognized, unless it has changed."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def lines(count, extent=4):
     return [qd.ndarray(qd.i32, extent) for _ in range(count)]
 
 
-def test_a_frozen_dataclass_that_comes_again_is_itself():
+def test_a_reused_frozen_dataclass_is_recognized():
     a, b, c, d, after = lines(5)
     one, other = FrozenOuter(a, FrozenInner(b, 10)), FrozenOuter(c, FrozenInner(d, 20))
     for _ in range(4):
@@ -90,7 +90,7 @@ def test_a_frozen_dataclass_that_comes_again_is_itself():
     assert [x[0] for x in (a, b, c, d, after)] == [5 + 3, 50, 1 + 6, 20 + 60, 6]
 
 
-def test_an_object_at_the_address_of_a_dead_one_is_another():
+def test_an_object_at_a_reused_address_is_not_confused():
     (after,) = lines(1)
     for n in range(20):
         x, y = lines(2, extent=3 + n % 2)
@@ -102,7 +102,7 @@ def test_an_object_at_the_address_of_a_dead_one_is_another():
     assert after[0] == 0
 
 
-def test_a_dataclass_that_may_change_is_read_anew():
+def test_a_mutable_dataclass_is_read_at_each_launch():
     a, b = lines(2)
     s = Open(a, 1)
     for _ in range(3):
@@ -132,7 +132,7 @@ class Other(OpenInner):
 
 
 def changes():
-    """What can be done to an object between two calls: each gets the object and gives what undoes it."""
+    """Changes of an object between two calls: each takes the object and returns a function that undoes the change."""
 
     def assign(name, value):
         def change(s):
@@ -178,7 +178,7 @@ def changes():
 
 @pytest.mark.parametrize("number", range(len(changes())))
 @pytest.mark.parametrize("calls", [1, 2, 3, 6])
-def test_a_dataclass_that_came_before_is_never_taken_for_what_it_was(number, calls):
+def test_a_changed_dataclass_is_never_reused(number, calls):
     @qd.kernel
     def add(s: OpenOuter):
         for i in s.x:
@@ -202,7 +202,7 @@ def test_a_dataclass_that_came_before_is_never_taken_for_what_it_was(number, cal
     call_and_check()
 
 
-def test_an_array_that_a_dataclass_held_dies_as_it_would_without():
+def test_a_dataclass_argument_does_not_keep_its_arrays_alive():
     (x,) = lines(1)
     s = Open(x, 1)
     for _ in range(3):
@@ -215,14 +215,14 @@ def test_an_array_that_a_dataclass_held_dies_as_it_would_without():
     assert s.x[0] == 1
 
 
-def test_what_a_dataclass_held_lives_until_the_launch_has_ended():
+def test_members_of_a_dataclass_live_until_the_launch_ends():
     @dataclasses.dataclass
     class Half:
         inner: FrozenInner
         n: qd.i32
 
     class Vector:
-        """Someone is told when it is read."""
+        """Notifies an observer when it is read."""
 
         def __iter__(self):
             self.read()
@@ -255,7 +255,7 @@ def test_what_a_dataclass_held_lives_until_the_launch_has_ended():
     assert lives() is None
 
 
-def test_a_frozen_dataclass_of_other_arrays_is_looked_at():
+def test_a_frozen_dataclass_with_other_arrays_is_read():
     x, y = np.zeros(4, np.int32), np.zeros(4, np.int32)
     s, (after,) = FrozenOuter(x, FrozenInner(y, 3)), lines(1)
     for _ in range(3):

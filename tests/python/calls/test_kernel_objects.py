@@ -1,5 +1,5 @@
-"""Kernels and functions as Python objects: names, declarations, sources, copies, the collector; the program they
-belong to."""
+"""Kernels and functions as Python objects: names, declarations, sources, copies, garbage collection, and their
+program."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_names_are_those_of_the_function():
     assert add.__wrapped__ is add.fn
 
 
-def test_declarations_are_checked_where_they_stand():
+def test_declarations_are_checked_at_the_declaration():
     with pytest.raises(qd.OctantsSyntaxError, match="must be type annotated.*`a: qd.f32`"):
 
         @qd.kernel
@@ -107,7 +107,7 @@ def test_a_local_name_hides_a_global_one_in_annotations() -> None:
     assert same(1.5) == 1.5
 
 
-def test_a_text_that_means_itself_is_no_type() -> None:
+def test_a_self_referential_annotation_is_refused() -> None:
     number = "number"  # noqa: F841 (named in an annotation)
 
     def declare():
@@ -120,7 +120,7 @@ def test_a_text_that_means_itself_is_no_type() -> None:
 
 
 @pytest.mark.parametrize("decorate", [qd.kernel, qd.func], ids=["kernel", "func"])
-def test_an_annotation_without_a_meaning_is_refused_where_it_stands(decorate) -> None:
+def test_an_invalid_annotation_is_refused_at_its_line(decorate) -> None:
     with pytest.raises(qd.OctantsSyntaxError, match="Invalid type annotation in .*: name 'Later' is not defined"):
 
         @decorate
@@ -141,7 +141,7 @@ def test_an_annotation_without_a_meaning_is_refused_where_it_stands(decorate) ->
     assert by_reference.__name__ == "by_reference"
 
 
-def test_graphs_return_values_but_for_those_with_checkpoints() -> None:
+def test_graphs_without_checkpoints_return_values() -> None:
     @qd.kernel(graph=True)
     def fill(x: qd.types.ndarray(dtype=qd.f32, ndim=1)) -> None:
         for i in x:
@@ -202,7 +202,7 @@ not_part_of_it = "but the next line would be, were it indented"
 # fmt: on
 
 
-def test_the_text_of_a_kernel_ends_where_it_ends() -> None:
+def test_the_source_of_a_kernel_ends_at_its_last_line() -> None:
     assert oddly_laid_out(1) == 4
 
 
@@ -211,14 +211,14 @@ def doubled(x):
     return x + x
 
 
-def test_kernels_and_functions_are_copied_and_pickled_as_functions_are() -> None:
+def test_kernels_and_functions_copy_and_pickle_like_functions() -> None:
     for made in (add, doubled):
         assert copy.copy(made) is made
         assert copy.deepcopy({"callback": made})["callback"] is made
         assert pickle.loads(pickle.dumps(made)) is made
 
 
-def test_the_collector_may_run_at_any_time() -> None:
+def test_garbage_collection_may_run_at_any_time() -> None:
     threshold = gc.get_threshold()
     gc.set_threshold(1)
     try:
@@ -250,8 +250,9 @@ def test_classes_with_kernels_can_be_collected() -> None:
     assert ref() is None
 
 
-def test_what_kernels_were_called_with_can_be_collected() -> None:
-    """In cycles, too: what a kernel holds of its signature and its calls is shown to the collector."""
+def test_arguments_of_kernels_can_be_collected() -> None:
+    """Also in reference cycles: a kernel exposes the objects of its signature and its calls to the garbage
+    collector."""
 
     def of_a_dataclass():
         @dataclasses.dataclass
@@ -311,7 +312,7 @@ def test_what_kernels_were_called_with_can_be_collected() -> None:
         assert [ref() for ref in gone] == [None, None], make.__name__
 
 
-def test_kernels_are_used_on_while_the_collector_runs() -> None:
+def test_kernels_work_during_garbage_collection() -> None:
     x = qd.ndarray(qd.f32, shape=3)
 
     @qd.kernel
@@ -330,7 +331,7 @@ def test_kernels_are_used_on_while_the_collector_runs() -> None:
     assert x[2] == 99.0
 
 
-def test_use_before_init_says_what_to_do():
+def test_use_before_init_names_the_remedy():
     qd.reset()
     with pytest.raises(RuntimeError, match=r"init\(\)"):
         add(1, 2.0)
@@ -343,7 +344,7 @@ def test_objects_of_a_dead_program_raise():
         scale(a, 1.0)
 
 
-def test_kernels_are_compiled_anew_under_new_options():
+def test_kernels_are_recompiled_under_new_options():
     @qd.kernel
     def third() -> float:
         return 1.0 / 3.0
@@ -354,7 +355,7 @@ def test_kernels_are_compiled_anew_under_new_options():
 
 
 @pytest.mark.parametrize("decorate", [qd.kernel, qd.func], ids=["kernel", "func"])
-def test_a_text_that_is_no_expression_is_refused_with_its_line(decorate) -> None:
+def test_an_invalid_annotation_string_is_refused_with_its_line(decorate) -> None:
     for text, why in (("hello world", "invalid syntax"), ("qd.f33", "no attribute 'f33'")):
 
         def declared(x):
@@ -367,7 +368,7 @@ def test_a_text_that_is_no_expression_is_refused_with_its_line(decorate) -> None
             decorate(declared)
 
 
-def test_an_unpacked_vector_is_no_type_of_a_parameter() -> None:
+def test_an_unpacked_vector_type_is_refused_for_parameters() -> None:
     unpacked = qd.types.vector(4, qd.f32, unpacked=True)
     with pytest.raises(qd.OctantsSyntaxError, match="parameter `v` of `first`: .*remove unpacked=True"):
 

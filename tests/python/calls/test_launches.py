@@ -1,4 +1,4 @@
-"""Launches repeatedly: kernels of several tasks, from several threads, on streams."""
+"""Repeated launches: kernels of several tasks, from several threads, on streams."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def draw_twice(x: Floats, y: Floats):
         y[i] = qd.random()
 
 
-def test_kernels_of_several_tasks_launched_again_and_again():
+def test_kernels_of_several_tasks_launched_repeatedly():
     arrays = [qd.ndarray(qd.f32, 5000) for _ in range(2)]
     totals = [qd.ndarray(qd.f32, 1) for _ in range(2)]
     values = np.zeros((2, 5000))

@@ -1,4 +1,4 @@
-"""Launches that come again with the same dataclasses: what may differ from one to the next is seen all the same."""
+"""Repeated launches with the same dataclasses: all possible changes between launches take effect."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def first(tensor):
 
 
 @pytest.mark.parametrize("backend", list(qd.Backend))
-def test_numbers_and_compile_time_values_differ_from_call_to_call(backend):
+def test_numbers_and_compile_time_values_may_differ_between_calls(backend):
     s = Frozen(*tensors(backend))
     for n in range(1, 6):
         add_frozen(s, n, n % 2 == 0)
@@ -55,7 +55,7 @@ def test_numbers_and_compile_time_values_differ_from_call_to_call(backend):
 
 
 @pytest.mark.parametrize("backend", list(qd.Backend))
-def test_several_objects_take_turns(backend):
+def test_calls_may_alternate_between_objects(backend):
     several = [Frozen(*tensors(backend)) for _ in range(6)]
     for round in range(5):
         for number, s in enumerate(several):
@@ -64,7 +64,7 @@ def test_several_objects_take_turns(backend):
 
 
 @pytest.mark.parametrize("backend", list(qd.Backend))
-def test_members_that_are_assigned_to_are_seen(backend):
+def test_assignments_to_members_are_seen(backend):
     s = Open(*tensors(backend))
     for _ in range(4):
         add_open(s, 1)
@@ -81,7 +81,7 @@ def test_members_that_are_assigned_to_are_seen(backend):
     assert first(old) == 1104
 
 
-def test_an_array_beside_the_dataclass_moves_and_meets_members():
+def test_another_array_argument_may_alias_members():
     @dataclasses.dataclass(frozen=True)
     class State:
         x: qd.Tensor
@@ -107,7 +107,7 @@ def test_an_array_beside_the_dataclass_moves_and_meets_members():
         assert x.to_numpy().tolist()[1:] == [int(host[0]) + 1] * 3
 
 
-def test_objects_at_the_address_of_dead_ones_are_others():
+def test_objects_at_reused_addresses_are_not_confused():
     class Setting:
         def __init__(self, factor):
             self.factor = factor
@@ -154,7 +154,7 @@ def read_settings(s: Frozen, c: qd.template()):
         s.m0[i] = qd.i32(c.a + 10 * c.total + 1000 * c.elsewhere + 10000 * c.scale + 100000 * len(c.items))
 
 
-def test_what_changes_in_an_object_is_seen():
+def test_changes_of_an_object_are_seen():
     s, c = Frozen(*tensors()), Settings()
 
     def value():
@@ -186,7 +186,7 @@ def test_what_changes_in_an_object_is_seen():
         Settings.total = property(lambda self: max(1, self.a + self.twice))
 
 
-def test_launches_that_come_again_return_results_and_errors():
+def test_repeated_launches_return_results_and_errors():
     @qd.kernel
     def total(s: Frozen, n: qd.i32) -> qd.i32:
         sum = 0

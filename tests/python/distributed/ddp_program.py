@@ -1,7 +1,7 @@
 """Trains a model with DDP on environments that are split over ranks: `torchrun --nproc-per-node 2 ddp_program.py FILE`.
 
 The environments are rows of a split array. A second parameter is trained with the gradient of a kernel. Rank 0 writes
-what was trained to FILE.
+the trained parameters to FILE.
 """
 
 import os

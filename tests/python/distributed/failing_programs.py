@@ -1,4 +1,4 @@
-"""Programs of several ranks that go wrong: `mpiexec -n 2 python failing_programs.py NAME FOLDER`."""
+"""Programs of several ranks that fail: `mpiexec -n 2 python failing_programs.py NAME FOLDER`."""
 
 import os
 import sys

@@ -48,7 +48,7 @@ def heat(_):
 
 
 def several_loops(_):
-    """Loops that read one another's rows within one kernel, a clamped one and one that runs over rows alone."""
+    """Loops of one kernel that read each other's rows, including a clamped one and one that runs only over rows."""
     a = qd.ndarray(qd.i32, shape=(N,), split=0)
     b = qd.ndarray(qd.i32, shape=(N,), split=0)
     c = qd.ndarray(qd.i64, shape=(N,), split=0)
@@ -70,7 +70,7 @@ def several_loops(_):
 
 
 def sums(_):
-    """Reductions into fields, ndarrays and a histogram, which hold something before."""
+    """Reductions into fields, ndarrays and a histogram with nonzero initial contents."""
     x = qd.ndarray(qd.i32, shape=(N, M), split=0)
     total = qd.field(qd.i32, shape=())
     least = qd.field(qd.i32, shape=())
@@ -170,7 +170,7 @@ def vectors(_):
 
 
 def edges(_):
-    """Iterations whose row is outside of the array, and clamped reads beside rows at another constant."""
+    """Iterations whose row is outside of the array, and clamped reads in addition to rows at another constant."""
     x = qd.ndarray(qd.i32, shape=(N,), split=0, halo=3)
     y = qd.ndarray(qd.i32, shape=(N,), split=0, halo=3)
     count = qd.field(qd.i32, shape=())
@@ -189,7 +189,8 @@ def edges(_):
 
 
 def scatters(_):
-    """Sums into rows of neighbors: of several types, twice, beside writes and reads, and read by a later loop."""
+    """Sums into rows of neighbors: of several types, repeated, together with writes and reads, and read by a later
+    loop."""
     x = qd.ndarray(qd.i32, shape=(N, M), split=0)
     y = qd.ndarray(qd.i32, shape=(N, M), split=0)
     wide = qd.field(qd.u64, shape=(N,), split=0, halo=3)
@@ -285,7 +286,7 @@ def float_scatter(_):
 
 
 def gradients(_):
-    """Gradients of parameters that all rows share: by a tape, through neighbors' rows, and by hand."""
+    """Gradients of parameters that all rows share: by a tape, through neighbors' rows, and manually."""
     x = qd.ndarray(qd.f64, shape=(N, M), split=0, halo=2)
     x.from_numpy(np.random.default_rng(5).uniform(-1.0, 1.0, (N, M)))
     gain = qd.field(qd.f64, shape=(M,), needs_grad=True)
@@ -302,7 +303,7 @@ def gradients(_):
     with qd.ad.Tape(loss):
         measure(x, offset)
     recorded = gain.grad.to_numpy(), offset.grad.to_numpy()
-    # Added to what is there.
+    # Added to the current contents.
     measure.grad(x, offset)
     return {
         "gain": recorded[0],
@@ -387,7 +388,7 @@ class Cells:
 
 
 def particles(_):
-    """Particles, each on the rank that has its cell or the one beside it, add to cells and read them."""
+    """Particles, each on the rank that has its cell or an adjacent one, add to cells and read them."""
     cells = Cells()
     blocks = cells.near.blocks
     # Each block has room for all particles, and those whose cells are in its rows.

@@ -35,7 +35,7 @@ def results(program, folder, **options):
     ids=["plain", "debug", "streams", "separate"],
 )
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
-def test_any_number_of_devices_computes_the_same(program, options, tmp_path):
+def test_any_number_of_devices_gives_the_same_results(program, options, tmp_path):
     one = results(program, tmp_path, **options)
     assert one
     for devices in (4,) if options else (2, 3, 4):
@@ -79,7 +79,7 @@ def test_this_process_has_all_rows():
     assert (w.to_numpy() == 3.0).all()
 
 
-def test_one_device_is_the_program_without_it():
+def test_one_device_behaves_like_a_program_without_devices():
     for devices in (1, ["cpu:0"]):
         qd.init(arch=qd.cpu, devices=devices)
         x = qd.ndarray(qd.f32, shape=8, split=0)
@@ -98,7 +98,7 @@ def make(**options):
 
 
 @pytest.mark.parametrize("options", [{}, {"cpu_streams": True}, {"cpu_separate_memory": True}])
-def test_other_memory_is_that_of_the_first_device(options):
+def test_unsplit_memory_belongs_to_the_first_device(options):
     """The host, other kernels and copies change it between launches."""
     qd.init(arch=qd.cpu, devices=3, **options)
     x = make()
@@ -143,7 +143,7 @@ def test_other_memory_is_that_of_the_first_device(options):
             sums[:] = 4
 
 
-def test_random_numbers_are_those_of_one_device():
+def test_random_numbers_match_those_of_one_device():
     def draw(devices):
         qd.init(arch=qd.cpu, devices=devices, random_seed=3)
         noise = qd.field(qd.f32, shape=N)
@@ -203,7 +203,7 @@ def test_a_kernel_returns_the_first_devices_value():
     assert run(x) == N * (N - 1) // 2
 
 
-def test_numpy_arrays_are_read_and_not_written():
+def test_numpy_arrays_are_read_only_arguments():
     qd.init(arch=qd.cpu, devices=2)
     x = make()
 
@@ -224,7 +224,7 @@ def test_numpy_arrays_are_read_and_not_written():
         count(x, values)
 
 
-def test_launches_that_are_refused():
+def test_unsupported_launches_are_refused():
     qd.init(arch=qd.cpu, devices=2, cpu_streams=True)
     x, y = make(), make()
     with pytest.raises(RuntimeError, match="cannot be captured"), qd.graph.capture():
@@ -241,7 +241,7 @@ def test_gradients_are_refused(tmp_path):
         results(split_programs.gradients, tmp_path, devices=2)
 
 
-def test_split_arrays_are_not_those_of_another_device():
+def test_split_arrays_of_another_device_group_are_refused():
     qd.init(arch=qd.cpu, devices=2)
     x, y = make(), make()
     with qd.device("cpu:5"), pytest.raises(qd.OctantsRuntimeTypeError, match="is on cpu:0"):
@@ -252,7 +252,7 @@ def test_split_arrays_are_not_those_of_another_device():
 
 
 @pytest.mark.parametrize("options", [{}, {"cpu_streams": True}])
-def test_a_failed_check_on_another_device_is_the_users_error(options):
+def test_a_failed_check_on_any_device_is_raised(options):
     qd.init(arch=qd.cpu, devices=3, debug=True, **options)
     x = make()
 

@@ -1,4 +1,4 @@
-"""The examples on several ranks agree with numpy on one rank and on several."""
+"""The distributed examples agree with numpy, on one rank and on several."""
 
 import subprocess
 import sys

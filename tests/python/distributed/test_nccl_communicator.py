@@ -16,7 +16,7 @@ def with_nccl(ranks, program, folder, script="split_programs.py", limit=120):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """The results on one rank, and those of three with NCCL, with what these ranks have printed."""
+    """The results on one rank, and those of three with NCCL, with the output of these ranks."""
     one, three = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("three")
     alone = run(1, ",".join(PROGRAMS), one, limit=300)
     assert alone.returncode == 0, alone.stdout + alone.stderr
@@ -24,7 +24,7 @@ def runs(tmp_path_factory):
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_programs_compute_the_same(program, runs):
+def test_programs_give_the_same_results(program, runs):
     one, three, done = runs
     assert (three / f"{program}.npz").exists(), done.stdout + done.stderr
     expected, found = np.load(one / f"{program}.npz"), np.load(three / f"{program}.npz")

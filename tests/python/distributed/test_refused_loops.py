@@ -84,7 +84,7 @@ def test_sums_in_rows_of_neighbors_are_complete_after_the_loop():
         assert "an iteration writes two different rows of split arrays" in refused(kernel, split(8), split(8))
 
 
-def test_local_rows_are_read_and_added_to_in_a_loop_over_rows():
+def test_assume_local_only_reads_and_adds_in_loops_over_rows():
     @qd.kernel
     def writes(x: qd.types.ndarray(), y: qd.types.ndarray()):
         for i in x:
@@ -108,7 +108,7 @@ def test_local_rows_are_read_and_added_to_in_a_loop_over_rows():
         by_float(split(8))
 
 
-def test_rows_between_other_bounds_are_an_error():
+def test_rows_between_other_bounds_are_refused():
     @qd.kernel
     def clamped(x: qd.types.ndarray(), y: qd.types.ndarray(), most: qd.i32):
         for i in x:
@@ -156,7 +156,7 @@ def test_rows_wrap_around_in_periodic_arrays():
         shift(x, y)
 
 
-def test_ghost_rows_are_summed_behind_the_loops_of_stream_parallel_blocks():
+def test_ghost_rows_are_summed_after_stream_parallel_blocks():
     rows = 20_000
 
     @qd.kernel
@@ -183,7 +183,7 @@ def test_ghost_rows_are_summed_behind_the_loops_of_stream_parallel_blocks():
         assert (z.to_numpy() == expected).all()
 
 
-def test_loops_in_which_rows_wrap_around_run_over_rows():
+def test_loops_with_wrapped_rows_run_over_rows():
     @qd.kernel
     def beyond(x: qd.types.ndarray(), y: qd.types.ndarray(), n: qd.i32):
         for i in range(n):
@@ -252,7 +252,7 @@ def test_other_arrays_are_not_written():
     assert "`y` is written in a loop over a split array, but is not split itself" in text
 
 
-def test_random_numbers_would_repeat():
+def test_random_numbers_are_refused():
     @qd.kernel
     def noise(x: qd.types.ndarray()):
         for i in x:
@@ -261,7 +261,7 @@ def test_random_numbers_would_repeat():
     assert "random numbers are not supported in a loop over a split array" in refused(noise, split(8))
 
 
-def test_old_values_of_sums_are_not_used():
+def test_old_values_of_sums_are_refused():
     @qd.kernel
     def compact(x: qd.types.ndarray(), n: qd.types.ndarray(), y: qd.types.ndarray()):
         for i in x:
@@ -274,7 +274,7 @@ def test_old_values_of_sums_are_not_used():
     )
 
 
-def test_serial_code_does_not_use_them():
+def test_serial_code_with_split_arrays_is_refused():
     @qd.kernel
     def first(x: qd.types.ndarray()) -> qd.i32:
         return x[0]
@@ -289,7 +289,7 @@ def test_serial_code_does_not_use_them():
         assert "is split over ranks but used outside of a parallel loop" in refused(kernel, split(8))
 
 
-def test_clamping_to_a_row_that_is_not_the_last_is_an_error():
+def test_clamping_to_a_row_other_than_the_last_is_refused():
     @qd.kernel
     def clamped(x: qd.types.ndarray(), y: qd.types.ndarray()):
         for i in y:
@@ -301,7 +301,7 @@ def test_clamping_to_a_row_that_is_not_the_last_is_an_error():
         clamped(split(8), split(8))
 
 
-def test_what_cannot_be_split_says_so():
+def test_arrays_that_cannot_be_split_are_refused():
     for arguments, said in (
         ({"shape": (4, 4), "split": 1}, "split=1: arrays can only be split along their first axis"),
         ({"shape": (), "split": 0}, "a 0-dimensional array cannot be split"),
@@ -319,7 +319,7 @@ def test_what_cannot_be_split_says_so():
         split(4).from_numpy(np.zeros(3))
 
 
-def test_arrays_of_one_loop_have_as_many_rows():
+def test_arrays_of_one_loop_have_equal_row_counts():
     @qd.kernel
     def stagger(x: qd.types.ndarray(), y: qd.types.ndarray()):
         for i in x:
@@ -329,7 +329,7 @@ def test_arrays_of_one_loop_have_as_many_rows():
         stagger(split(8), split(9))
 
 
-def test_ghost_rows_have_to_reach():
+def test_accesses_stay_within_the_ghost_rows():
     @qd.kernel
     def far(x: qd.types.ndarray(), y: qd.types.ndarray()):
         for i in range(3, 8):
@@ -343,7 +343,7 @@ def test_ghost_rows_have_to_reach():
     assert y.to_numpy().tolist() == [0, 0, 0, 0, 1, 2, 3, 4]
 
 
-def test_one_rank_captures_and_records_as_always():
+def test_one_rank_captures_and_records_as_usual():
     @qd.kernel
     def add(x: qd.types.ndarray()):
         for i in x:

@@ -44,7 +44,7 @@ def results_of_all(tmp_path_factory):
 
 @pytest.mark.parametrize("options", [(), ("debug",), ("cpu_streams",)], ids=["plain", "debug", "streams"])
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_any_number_of_ranks_computes_the_same(program, options, results_of_all):
+def test_any_number_of_ranks_gives_the_same_results(program, options, results_of_all):
     def found(ranks):
         folder, done = results_of_all(ranks, options)
         path = folder / f"{program}.npz"
@@ -59,7 +59,7 @@ def test_any_number_of_ranks_computes_the_same(program, options, results_of_all)
             np.testing.assert_array_equal(several[name], one[name], err_msg=f"{name} on {ranks} ranks")
 
 
-def test_rows_that_wrap_around_are_those_of_numpy(tmp_path):
+def test_wrapped_rows_match_numpy(tmp_path):
     found = results(3, "periodic_few_rows", tmp_path)
     x = np.array([1, 2, 3])
     assert (found["z"] == np.roll(x, -1) + 10 * np.roll(x, 1)).all()
@@ -105,7 +105,7 @@ def test_saved_arrays_are_read_by_any_number_of_ranks(writers, readers, tmp_path
         ("captured", "kernel `shift` uses an array that is split over ranks: its launches cannot be captured"),
     ],
 )
-def test_a_rank_that_does_something_else_is_an_error(program, said, tmp_path):
+def test_a_diverging_rank_is_an_error(program, said, tmp_path):
     done = run(2, program, tmp_path, script="failing_programs.py", limit=50)
     text = done.stdout + done.stderr
     assert done.returncode != 0, text

@@ -1,4 +1,4 @@
-"""Programs whose threads race on arrays of their block, and their twins without a race: as in `data_dependent`."""
+"""Programs whose threads race on shared arrays of their block, and their race-free twins: as in `data_dependent`."""
 
 import numpy as np
 from data_dependent import array, floats, ints

@@ -1,4 +1,4 @@
-"""Programs whose `stream_parallel` blocks or graph sections race, depending on data, and their twins without a race."""
+"""Programs whose `stream_parallel` blocks or graph sections have data-dependent races, and their race-free twins."""
 
 import warnings
 
@@ -11,7 +11,7 @@ PROGRAMS = []
 
 
 def program(function):
-    """Adds a program to the list. The compiler warns of what it cannot prove, which is not the matter here."""
+    """Adds a program to the list. Ignores the compiler's warnings about unproved conflicts."""
 
     def quiet(races):
         with warnings.catch_warnings():

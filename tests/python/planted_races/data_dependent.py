@@ -1,7 +1,8 @@
-"""Programs whose races depend on data, and their twins without one.
+"""Programs with data-dependent races, and their race-free twins.
 
-A program is a function that takes whether it is to race. It has a kernel whose lines that meet end in `# meets`: one
-line where two iterations meet there, else two. Its twin differs in the data, or runs the kernel beside it.
+A program is a function with a parameter that selects the racy version. The lines of its kernel that take part in the
+race end in `# meets`: one line if two iterations race there, otherwise two. The twin uses other data, or another
+kernel.
 """
 
 import numpy as np
@@ -354,7 +355,7 @@ def colors_of_a_graph(races):
     if races:
         color[11] = 0
     left, right = np.roll(np.arange(N), 1), np.roll(np.arange(N), -1)
-    # A store of what is there would be no race.
+    # A store of the current value would not be a race.
     x = array(np.arange(N) ** 2, qd.f32)
     for now in range(2):
         relax(x, array(color), now, array(left), array(right))
@@ -754,7 +755,7 @@ def exchange_of_pairs(races):
     order = shuffled()
     a, b = order[: N // 2].copy(), order[N // 2 :].copy()
     if races:
-        # One pair more writes what another one writes; both only write there.
+        # An additional pair writes an element that another one writes; both only write there.
         a, b = a[:1].repeat(2), np.array([b[0], b[1]])
     swap(array(np.arange(N)), array(a), array(b))
 

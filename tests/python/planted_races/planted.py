@@ -1,6 +1,6 @@
-"""Programs with a planted race, and their twins without it: what a program says of itself, and how it is run.
+"""Programs with a planted race, and their race-free twins: their annotations, and how to run them.
 
-A program is one text. Marks at the ends of its lines say which version a line belongs to and what is expected of it:
+A program is one text. Marks at the ends of its lines state the version that a line belongs to and its role in the race:
 
     # racy        only in the version with the race
     # safe        only in the twin
@@ -87,6 +87,6 @@ def lines_of(race: qd.Race) -> set[int]:
 
 
 def launch_lines_of(race: qd.Race) -> set[int]:
-    """The lines of both launches, where they are told."""
+    """The lines of both launches, if the report names them."""
     sites = [side.launched_at for side in (race.first, race.second)]
     return {int(site.rpartition(":")[2]) for site in sites if site is not None}

@@ -1,4 +1,4 @@
-"""Programs whose iterations race for a local of the kernel, depending on data, and their twins without a race."""
+"""Programs with data-dependent races on a local of the kernel, and their race-free twins."""
 
 import numpy as np
 from data_dependent import N, array, ints

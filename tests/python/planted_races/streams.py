@@ -1,4 +1,5 @@
-"""Races between launches, fills and copies on different streams: a wait or an event short, or on the wrong stream."""
+"""Races between launches, fills and copies on different streams: a missing wait or event, or one on the wrong
+stream."""
 
 import textwrap
 

@@ -1,4 +1,4 @@
-"""`check_races="full"` finds the races that depend on data, with the right lines, and none in programs without one."""
+"""`check_races="full"` finds data-dependent races, with the correct lines, and reports none for race-free programs."""
 
 import inspect
 
@@ -37,7 +37,7 @@ def test_there_are_many_programs():
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=NAMES)
-def test_the_race_is_found(program):
+def test_races_are_found(program):
     found = races_of(program, races=True)
     assert len(found) == 1
     (race,) = found
@@ -50,5 +50,5 @@ def test_the_race_is_found(program):
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=NAMES)
-def test_its_twin_has_none(program):
+def test_race_free_twins_report_nothing(program):
     assert races_of(program, races=False) == ()

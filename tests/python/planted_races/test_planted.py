@@ -1,4 +1,4 @@
-"""Each planted race is found in its mode, with the right lines, and nothing is found in its twin."""
+"""Each planted race is found in its mode, with the correct lines, and nothing is found in its race-free twin."""
 
 import warnings
 
@@ -39,15 +39,15 @@ def test_static_mode_finds_the_race(program, tmp_path):
 
 
 @named([p for p in PROGRAMS if p.mode == "full"])
-def test_static_mode_leaves_what_depends_on_data(program, tmp_path):
+def test_static_mode_ignores_data_dependent_races(program, tmp_path):
     assert run(program, True, tmp_path, "static")[0] == []
 
 
 @named(PROGRAMS)
-def test_nothing_is_found_in_the_twin(program, tmp_path):
+def test_race_free_twins_report_no_races(program, tmp_path):
     assert run(program, False, tmp_path, "static")[0] == []
 
 
-def test_names_are_told_apart():
+def test_program_names_are_unique():
     names = [p.name for p in PROGRAMS]
     assert len(names) == len(set(names))

@@ -1,4 +1,4 @@
-"""`python -m octants.racecheck`: a program goes on after its races, each of which is reported once."""
+"""`python -m octants.racecheck`: a program continues after its races, and each race is reported once."""
 
 import subprocess
 import sys
@@ -57,21 +57,21 @@ def test_each_race_of_a_program_is_reported_once(check):
     assert done.stderr.endswith("octants.racecheck: 2 races\n")
 
 
-def test_races_that_depend_on_data_are_not_looked_for_where_static_is_asked(check):
+def test_static_mode_does_not_check_data_dependent_races(check):
     done = check("--static", "racing.py", "count", "shift")
     assert done.returncode == 3, done.stderr
     assert "racing.py:17: " in done.stderr
     assert "racing.py:11: " not in done.stderr
 
 
-def test_a_program_without_races_ends_as_it_would(check):
+def test_a_program_without_races_exits_normally(check):
     done = check("-m", "racing", "nothing")
     assert (done.returncode, done.stdout) == (0, "the end of ['nothing']\n"), done.stderr
     assert done.stderr.endswith("octants.racecheck: 0 races\n")
     assert check("racing.py", "count", "fails").returncode == 5
 
 
-def test_what_is_missing_is_told(check):
+def test_wrong_command_lines_show_the_usage(check):
     for arguments in ([], ["--unknown"], ["-m"]):
         done = check(*arguments)
         assert done.returncode == 2

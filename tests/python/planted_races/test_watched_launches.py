@@ -1,4 +1,4 @@
-"""Launches that watch themselves: on streams, in captured graphs, in debug mode, and what stays of one that failed."""
+"""Instrumented launches: on streams, in captured graphs, in debug mode, and after a failed launch."""
 
 import data_dependent
 import numpy as np
@@ -36,7 +36,7 @@ def run(kernel, *args, **named):
     qd.sync()
 
 
-def test_a_launch_behind_one_that_failed_has_no_race(scatter):
+def test_a_launch_after_a_failed_one_has_no_race(scatter):
     x, safe, unsafe = array(np.zeros(N)), array(shuffled()), array(doubled())
     for _ in range(3):
         with pytest.raises(qd.RaceError, match="race on `x` at index"):
@@ -58,7 +58,7 @@ def test_the_same_element_and_lines_are_reported_each_time(scatter):
     assert next(iter(found))[0] == (0,)
 
 
-def test_launches_on_streams_are_told_apart(scatter):
+def test_launches_on_different_streams_are_distinguished(scatter):
     xs = [array(np.zeros(N)) for _ in range(4)]
     indices = [array(shuffled(seed)) for seed in range(4)]
     streams = [qd.create_stream() for _ in range(4)]
@@ -70,7 +70,7 @@ def test_launches_on_streams_are_told_apart(scatter):
         run(scatter, xs[2], array(doubled()), qd_stream=streams[1])
 
 
-def test_numpy_arrays_are_watched(scatter):
+def test_numpy_arrays_are_checked(scatter):
     x = np.zeros(N, np.int32)
     scatter(x, shuffled().astype(np.int32))
     qd.sync()
@@ -78,7 +78,7 @@ def test_numpy_arrays_are_watched(scatter):
         run(scatter, x, doubled().astype(np.int32))
 
 
-def test_one_array_under_two_names():
+def test_one_array_with_two_names():
     qd.init(arch=qd.cpu, check_races="full")
 
     @qd.kernel
@@ -92,7 +92,7 @@ def test_one_array_under_two_names():
         run(shift, x, x, at)
 
 
-def test_a_captured_graph_is_watched_each_time_it_runs():
+def test_a_captured_graph_is_checked_at_each_launch():
     qd.init(arch=qd.cpu, check_races="full")
 
     @qd.kernel
@@ -114,7 +114,7 @@ def test_a_captured_graph_is_watched_each_time_it_runs():
         run(graph.launch)
 
 
-def test_many_launches_use_up_the_epochs():
+def test_epochs_wrap_after_many_launches():
     qd.init(arch=qd.cpu, check_races="full")
 
     @qd.kernel
@@ -133,14 +133,14 @@ def test_many_launches_use_up_the_epochs():
         run(scatter, x, array(np.zeros(8)))
 
 
-def test_off_watches_nothing():
+def test_off_checks_nothing():
     qd.init(arch=qd.cpu)
     data_dependent.scatter_through_an_index_array(True)
     data_dependent.histogram_by_plain_sums(True)
     qd.sync()
 
 
-def test_launches_whose_indices_come_from_memory_are_compared_a_bounded_number_of_times():
+def test_comparisons_of_launches_with_indices_from_memory_are_bounded():
     qd.init(arch=qd.cpu, check_races="static", cpu_streams=True)
 
     @qd.kernel
@@ -157,7 +157,7 @@ def test_launches_whose_indices_come_from_memory_are_compared_a_bounded_number_o
     assert set(x.to_numpy()) == {399}
 
 
-def test_fills_of_fields_between_others_are_compared():
+def test_fills_of_interleaved_fields_are_compared():
     qd.init(arch=qd.cpu, check_races="static", cpu_streams=True)
     x, y = qd.Vector.field(2, qd.f32), qd.field(qd.f32)
     qd.root.dense(qd.i, N).place(x, y)
@@ -179,7 +179,7 @@ def test_fills_of_fields_between_others_are_compared():
     x.fill(0.5, qd_stream=s2)
 
 
-def test_locals_that_are_set_first_and_not_read_behind_the_loop_do_not_race():
+def test_locals_private_to_an_iteration_do_not_race():
     qd.init(arch=qd.cpu, check_races="static")
     x, y, z = (qd.field(qd.f32, N) for _ in range(3))
 
@@ -221,7 +221,7 @@ def test_locals_that_are_set_first_and_not_read_behind_the_loop_do_not_race():
     assert (z.to_numpy() == np.arange(N)).all()
 
 
-def test_components_and_scalar_views_of_others_are_told_apart():
+def test_components_and_scalar_views_are_distinguished():
     qd.init(arch=qd.cpu, check_races="static", cpu_streams=True)
     x = qd.Vector.field(2, qd.f32, shape=N)
     first, second = (x.get_scalar_field(i) for i in range(2))
@@ -241,7 +241,7 @@ def test_components_and_scalar_views_of_others_are_told_apart():
     assert (second.to_numpy() == np.arange(N)).all()
 
 
-def test_flags_and_fences_order_what_blocks_write():
+def test_flags_and_fences_order_writes_of_blocks():
     qd.init(arch=qd.cpu, check_races="full")
     data, flags, copies = (qd.field(qd.i32, 64) for _ in range(3))
 

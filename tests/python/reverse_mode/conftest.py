@@ -1,4 +1,4 @@
-"""What all tests of reverse mode begin with."""
+"""Fixtures of the tests of reverse mode."""
 
 import pytest
 from gradient_fields import numbers_results_and_lengths

@@ -1,5 +1,4 @@
-"""Atomic updates of elements, differentiated in reverse: what they leave, what they found there, and what is
-refused."""
+"""Atomic updates of elements in reverse mode: their results, their old values, and refusals."""
 
 import warnings
 
@@ -19,7 +18,7 @@ def fields():
 
 
 def assert_both_modes_agree_with_differences(kernel, x, y):
-    """Compares the gradient with differences, and with what forward mode makes of a direction."""
+    """Compares the gradient with finite differences, and with the directional derivative of forward mode."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         at = x.to_numpy()
@@ -128,7 +127,7 @@ def test_products_of_vectors_in_order():
     check(compute, x, y)
 
 
-def test_what_updates_found_may_be_used_linearly(fields):
+def test_old_values_of_updates_may_be_used_linearly(fields):
     x, y = fields
     total = qd.field(qd.f64, shape=(), needs_grad=True, needs_dual=True)
 
@@ -178,7 +177,7 @@ def test_exchanges_are_stores(fields):
     assert_both_modes_agree_with_differences(compute, x, y)
 
 
-def test_what_updates_found_and_overwrote_is_refused_where_its_value_is_needed(fields):
+def test_old_values_of_updates_are_refused_when_the_gradient_needs_them(fields):
     x, y = fields
     total = qd.field(qd.f64, shape=(), needs_grad=True)
 
@@ -207,7 +206,7 @@ def test_what_updates_found_and_overwrote_is_refused_where_its_value_is_needed(f
             kernel.grad()
 
 
-def test_what_updates_of_variables_found_may_be_used_in_any_way(fields):
+def test_old_values_of_updates_of_variables_may_be_used_freely(fields):
     x, y = fields
     total = qd.field(qd.f64, shape=(), needs_grad=True, needs_dual=True)
 
@@ -223,7 +222,7 @@ def test_what_updates_of_variables_found_may_be_used_in_any_way(fields):
     assert_both_modes_agree_with_differences(compute, x, y)
 
 
-def test_factors_that_need_what_a_product_overwrote_are_a_warning_as_for_assignments(fields):
+def test_products_that_overwrite_a_needed_factor_warn_like_assignments(fields):
     x, y = fields
 
     @qd.kernel
@@ -249,7 +248,7 @@ def test_factors_that_need_what_a_product_overwrote_are_a_warning_as_for_assignm
     np.testing.assert_array_equal(*gradients)
 
 
-def test_updates_that_iterations_share_are_refused_with_what_helps(fields):
+def test_shared_updates_are_refused_with_a_remedy(fields):
     x, y = fields
 
     @qd.kernel

@@ -1,4 +1,5 @@
-"""Gradients of loops whose states are kept once in a block of iterations, as on GPUs, against differences."""
+"""Gradients of strip-mined loops, whose states are stored once per block of iterations as on GPUs, against finite
+differences."""
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ def kept(kernel, *args):
 
 
 def expect_blocks(kernel, *states):
-    """What the gradient keeps: bytes, and iterations from one state to the next on GPUs."""
+    """The size of the gradient's store, and the number of iterations per stored state on GPUs."""
     each = [f"{size} bytes for each iteration" for size, _ in states]
     blocks = [f"{size} bytes for every {n} iterations" for size, n in states]
     assert kept(kernel) == (blocks if is_gpu() else each)
@@ -67,7 +68,7 @@ def check(kernel, y, *inputs, tolerance=2e-6):
             np.testing.assert_allclose((found * direction).sum(), expected, rtol=tolerance, atol=tolerance)
 
 
-def test_lengths_around_those_of_blocks(fields):
+def test_lengths_near_the_block_length(fields):
     x, y, rate, n = fields
 
     @qd.kernel
@@ -82,7 +83,7 @@ def test_lengths_around_those_of_blocks(fields):
     expect_blocks(compute, (8, 8))
 
 
-def test_each_element_alone(fields):
+def test_each_element_has_its_own_gradient(fields):
     x, y, rate, n = fields
 
     @qd.kernel
@@ -103,7 +104,7 @@ def test_each_element_alone(fields):
 
 
 @pytest.mark.parametrize("begin", [-11, -8, 3, 2**30 - 200, 2**31 - 200, -(2**31)])
-def test_ranges_that_do_not_begin_at_zero(fields, begin):
+def test_ranges_with_a_nonzero_begin(fields, begin):
     x, y, rate, n = fields
 
     @qd.kernel
@@ -118,7 +119,7 @@ def test_ranges_that_do_not_begin_at_zero(fields, begin):
     expect_blocks(compute, (8, 8))
 
 
-def test_ranges_that_end_before_they_begin(fields):
+def test_empty_ranges(fields):
     x, y, rate, n = fields
 
     @qd.kernel
@@ -272,7 +273,7 @@ def test_short_loops_in_a_loop(fields):
 
 
 @pytest.mark.parametrize("length", [1, 7, 8, 9, 16, 40, 100, 2000])
-def test_lengths_that_are_known(fields, length):
+def test_constant_lengths(fields, length):
     x, y, rate, _ = fields
 
     @qd.kernel
@@ -305,7 +306,7 @@ def test_the_innermost_of_long_loops(fields):
         assert kept(compute) == ["8 bytes for each iteration", "8 bytes for every 8 iterations"]
 
 
-def test_loops_that_are_left(fields):
+def test_loops_with_break(fields):
     x, y, rate, n = fields
 
     @qd.kernel
@@ -416,7 +417,7 @@ def test_tapes(validation):
         change()
 
 
-def test_states_of_a_block_are_registers():
+def test_states_of_a_block_are_kept_in_registers():
     qd.init(arch=qd.cpu)
     p, v = (qd.Vector.field(2, qd.f32, shape=N, needs_grad=True) for _ in range(2))
     y = qd.field(qd.f32, shape=N, needs_grad=True)
@@ -438,7 +439,7 @@ def test_states_of_a_block_are_registers():
 
 @pytest.mark.parametrize("n", [1, 127, 128, 255, 256, 257, 1000])
 @pytest.mark.parametrize("longest", [1, 5, 90])
-def test_rows_of_any_length_in_any_order_have_their_own_gradients(n: int, longest: int) -> None:
+def test_rows_of_any_length_have_their_own_gradients(n: int, longest: int) -> None:
     x, y = (qd.field(qd.f64, n, needs_grad=True) for _ in range(2))
     rate = qd.field(qd.f64, longest, needs_grad=True)
     length = qd.field(qd.i32, n)

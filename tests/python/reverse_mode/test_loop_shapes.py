@@ -1,4 +1,4 @@
-"""Gradients of kernels: what `kernel.grad` adds to the gradients of what a kernel reads, for every shape of loop."""
+"""Gradients of kernels by `kernel.grad`, for every shape of loop."""
 
 import numpy as np
 import pytest
@@ -94,7 +94,7 @@ def test_a_loop_whose_length_is_computed_by_a_function(fields):
     check(compute, x, y)
 
 
-def test_while_with_break_and_continue(fields):
+def test_while_loops_with_break_and_continue(fields):
     x, y, n = fields
 
     @qd.kernel
@@ -134,7 +134,7 @@ def test_a_function_that_returns_from_a_loop(fields):
     check(compute, x, y)
 
 
-def test_indices_and_branches_that_a_loop_carries_along(fields):
+def test_loop_carried_indices_and_branches(fields):
     x, y, n = fields
 
     @qd.kernel
@@ -167,7 +167,7 @@ def test_an_inner_loop_over_a_field(fields):
     check(compute, x, y)
 
 
-def test_a_loop_in_order_at_the_top(fields):
+def test_a_serialized_top_level_loop(fields):
     x, y, n = fields
 
     @qd.kernel
@@ -249,7 +249,7 @@ def test_a_store_takes_its_gradient_and_clears_it(fields):
     assert (y.grad.to_numpy() == 0).all()
 
 
-def test_what_has_no_gradient_is_left_out(fields):
+def test_values_without_gradients_are_skipped(fields):
     x, y, _ = fields
     w = qd.field(qd.f64, shape=N)
     w.fill(3)
@@ -264,7 +264,7 @@ def test_what_has_no_gradient_is_left_out(fields):
     assert (x.grad.to_numpy() == 3).all()
 
 
-def test_casts_to_integers_end_gradients(fields):
+def test_casts_to_integers_stop_gradients(fields):
     x, y, _ = fields
 
     @qd.kernel
@@ -300,7 +300,7 @@ def test_results_do_not_depend_on_the_number_of_threads():
     assert (found[0] == found[2]).all()
 
 
-def test_the_store_is_bounded_and_says_what_it_keeps():
+def test_the_gradient_store_is_bounded_and_reports_its_contents():
     qd.init(arch=qd.cpu, ad_store_bytes=4000)
     x = qd.field(qd.f32, shape=4, needs_grad=True)
     y = qd.field(qd.f32, shape=4, needs_grad=True)
@@ -325,7 +325,7 @@ def test_the_store_is_bounded_and_says_what_it_keeps():
         compute.grad()
 
 
-def test_products_with_elements_of_their_own(fields):
+def test_products_in_separate_elements(fields):
     x, y, n = fields
 
     @qd.kernel
@@ -388,7 +388,7 @@ def test_extremes(fields, op):
         weigh()
     expected = np.zeros((4, 32))
     which = (rows if op == "max" else -rows).argmin(axis=1)
-    for i in [0, 1, 3]:  # In row 2 what was there before was the extreme already.
+    for i in [0, 1, 3]:  # In row 2, the initial value already is the extreme.
         expected[i, which[i]] = -2.0 * (i + 1)
     np.testing.assert_array_equal(x.grad.to_numpy(), expected)
     np.testing.assert_array_equal(m.grad.to_numpy(), [0, 0, 3, 0])
@@ -406,7 +406,7 @@ def test_extremes(fields, op):
     np.testing.assert_array_equal(np.sort(x.grad.to_numpy()), [[0] * 31 + [i + 1] for i in range(4)])
 
 
-def test_at_a_bound_a_clamped_number_has_the_derivative(fields):
+def test_a_clamped_value_at_the_bound_has_a_derivative(fields):
     y = qd.field(qd.f64, 5, needs_grad=True)
     loss = qd.field(qd.f64, (), needs_grad=True)
 
@@ -436,7 +436,7 @@ def test_a_constant_may_be_the_extreme(fields):
     assert y.grad.to_numpy().tolist() == [0, 1, 0, 1]
 
 
-def test_what_is_kept_is_shown(fields):
+def test_kept_states_are_reported(fields):
     x, y, n = fields
 
     @qd.kernel
@@ -451,13 +451,13 @@ def test_what_is_kept_is_shown(fields):
     assert shown.startswith("; keeps `speed` of the loop at ")
     every = "each iteration" if qd.cfg.arch == qd.cpu else "every 8 iterations"
     assert shown.splitlines()[0].endswith(f": 8 bytes for {every}")
-    # Shown for another machine it is what that one keeps.
+    # For another machine, the store of that machine is shown.
     assert "8 bytes for each iteration" in qd.inspect(compute.grad, emit="ir", target="x86-64")
     assert "8 bytes for every 8 iterations" in qd.inspect(compute.grad, emit="ir", target="sm_90")
 
 
-def test_a_loop_that_does_not_run_adds_to_nothing(fields):
-    # An inner loop reads an element in all its iterations; where it has none, the index need not be one.
+def test_a_loop_without_iterations_adds_nothing(fields):
+    # An inner loop reads one element in all its iterations; if it has no iterations, the index may be invalid.
     x, y, n = fields
     where = qd.field(qd.i32, shape=N)
     where.from_numpy(np.array([2**31 - 1, 3, 3, 0, 1, 5], dtype=np.int32))
@@ -473,7 +473,7 @@ def test_a_loop_that_does_not_run_adds_to_nothing(fields):
     assert "sum of adjoints" in qd.inspect(compute.grad, emit="ir")
 
 
-def test_what_depends_on_arguments_alone_is_counted_once():
+def test_values_that_depend_only_on_arguments_are_counted_once():
     qd.init(arch=qd.cpu, default_fp=qd.f64, kernel_profiler=True)
     x, y = (qd.field(qd.f64, shape=N, needs_grad=True) for _ in range(2))
     n = qd.field(qd.i32, shape=())

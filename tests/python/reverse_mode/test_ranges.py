@@ -1,4 +1,4 @@
-"""Gradients of loops whose bounds, or numbers of iterations, are near what an index holds, or beyond."""
+"""Gradients of loops whose bounds or trip counts are near the limits of the index type, or exceed them."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ import octants as qd
 
 @pytest.mark.parametrize("begin", [-(2**31), -2_000_000_000, -2, 3, 1_500_000_000, 2**31 - 1 - N])
 @pytest.mark.parametrize("debug", [False, True])
-def test_ranges_whose_bounds_add_up_to_more_than_a_number_holds(begin: int, debug: bool, capfd):
+def test_ranges_whose_bounds_sum_to_more_than_an_index_holds(begin: int, debug: bool, capfd):
     qd.init(arch=qd.cpu, default_fp=qd.f64, debug=debug)
     x = qd.field(qd.f64, shape=N, needs_grad=True)
     y = qd.field(qd.f64, shape=N, needs_grad=True)
@@ -45,7 +45,7 @@ def test_ranges_whose_bounds_add_up_to_more_than_a_number_holds(begin: int, debu
 
 
 def few_and_many_agree(compute, x, y):
-    """Compares the gradients of ranges of 20 iterations and of more than 2^31, of which few add to `y`."""
+    """Compares the gradients of ranges of 20 iterations and of more than 2^31. Few iterations add to `y`."""
     gradients = []
     for half in (10, 2**30 + 10):
         x.from_numpy(np.linspace(0.4, 1.3, N))
@@ -58,7 +58,7 @@ def few_and_many_agree(compute, x, y):
 
 
 @pytest.mark.on_cpu
-def test_a_range_of_more_iterations_than_a_number_holds():
+def test_a_range_with_more_iterations_than_an_index_holds():
     qd.init(arch=qd.cpu, default_fp=qd.f64, fast_math=False)
     x = qd.field(qd.f64, shape=N, needs_grad=True)
     y = qd.field(qd.f64, shape=(), needs_grad=True)
@@ -76,7 +76,7 @@ def test_a_range_of_more_iterations_than_a_number_holds():
 
 
 @pytest.mark.on_cpu
-def test_a_loop_that_is_left_after_more_iterations_than_a_number_holds():
+def test_a_loop_with_break_after_more_iterations_than_an_index_holds():
     qd.init(arch=qd.cpu, default_fp=qd.f64, fast_math=False)
     x = qd.field(qd.f64, shape=N, needs_grad=True)
     y = qd.field(qd.f64, shape=(), needs_grad=True)

@@ -1,4 +1,4 @@
-"""What reverse mode refuses, and what it warns of: reads and stores of which the gradient would need what is gone."""
+"""Errors and warnings of reverse mode: reads and stores whose gradient would need overwritten values."""
 
 import warnings
 
@@ -10,7 +10,7 @@ import octants as qd
 from octants.algorithms.tile_shapes import runs_in_blocks
 
 
-def test_a_position_from_an_atomic_is_refused(fields):
+def test_an_index_from_an_atomic_is_refused(fields):
     x, y, n = fields
 
     @qd.kernel
@@ -24,7 +24,7 @@ def test_a_position_from_an_atomic_is_refused(fields):
     assert "qd.atomic_add(n[0], 1)" in str(error.value)
 
 
-def test_a_random_number_is_refused_as_an_error_of_the_run_too(fields):
+def test_a_random_number_is_refused_with_a_compilation_error(fields):
     x, y, _ = fields
 
     @qd.kernel
@@ -39,7 +39,7 @@ def test_a_random_number_is_refused_as_an_error_of_the_run_too(fields):
 
 
 def test_an_element_that_a_function_was_given_is_shared_by_the_iterations_of_its_loop():
-    n = 20000  # Enough for threads to meet.
+    n = 20000  # Enough iterations for threads to collide.
     x, y, z = (qd.field(qd.f64, shape=n, needs_grad=True) for _ in range(3))
 
     @qd.func
@@ -59,7 +59,7 @@ def test_an_element_that_a_function_was_given_is_shared_by_the_iterations_of_its
     assert np.array_equal(x.grad.to_numpy(), expected)
 
 
-def test_a_position_from_a_variable_that_iterations_share_is_refused(fields):
+def test_an_index_from_a_shared_variable_is_refused(fields):
     x, y, _ = fields
 
     @qd.kernel
@@ -77,7 +77,7 @@ def test_a_position_from_a_variable_that_iterations_share_is_refused(fields):
 
 
 @pytest.mark.parametrize("name", ["mul", "exchange"])
-def test_an_atomic_that_is_no_sum_is_refused_with_a_constant_too(fields, name):
+def test_an_atomic_other_than_a_sum_is_refused(fields, name):
     _, y, _ = fields
     update = getattr(qd, f"atomic_{name}")
 
@@ -121,7 +121,7 @@ def test_a_running_sum_of_a_parallel_loop_is_refused(fields):
             kernel.grad()
 
 
-def test_extremes_that_cannot_be_told_are_refused(fields):
+def test_unsupported_minima_and_maxima_are_refused(fields):
     x = qd.field(qd.f64, 4, needs_grad=True)
     m = qd.field(qd.f64, (), needs_grad=True)
 
@@ -158,7 +158,7 @@ def test_extremes_that_cannot_be_told_are_refused(fields):
             kernel.grad()
 
 
-def test_what_is_read_and_then_overwritten_is_a_warning(fields):
+def test_overwriting_a_value_that_the_gradient_reads_warns(fields):
     x, y, n = fields
 
     @qd.kernel
@@ -182,7 +182,7 @@ def test_what_is_read_and_then_overwritten_is_a_warning(fields):
     assert (x.grad.to_numpy() == 3).all()
 
 
-def test_what_a_later_loop_overwrites_for_certain_is_a_warning(fields):
+def test_a_later_loop_that_overwrites_a_needed_value_warns(fields):
     x, y, n = fields
     table = qd.field(qd.f64, shape=(N, 3), needs_grad=True)
     array = qd.ndarray(qd.f64, shape=N, needs_grad=True)
@@ -261,7 +261,7 @@ def test_what_a_later_loop_overwrites_for_certain_is_a_warning(fields):
             kernel.grad()
 
 
-def test_iterations_that_read_what_others_store_are_refused(fields):
+def test_iterations_that_read_stores_of_others_are_refused(fields):
     x, y, n = fields
 
     @qd.kernel
@@ -299,7 +299,7 @@ def test_iterations_that_read_what_others_store_are_refused(fields):
     assert (x.grad.to_numpy()[1:] == 1).all()
 
 
-def test_iterations_may_read_what_others_would_store_if_they_were_not_left_out():
+def test_iterations_may_read_elements_that_skipped_iterations_would_store():
     p = qd.field(qd.f64, shape=(N, N), needs_grad=True)
     p.from_numpy(np.random.default_rng(2).random((N, N)))
 
@@ -343,7 +343,7 @@ def test_iterations_may_read_what_others_would_store_if_they_were_not_left_out()
 
 
 @pytest.mark.parametrize("mode", ["reverse", "forward"])
-def test_bits_of_a_number_that_go_to_memory_are_a_warning(mode):
+def test_storing_the_bits_of_a_float_warns(mode):
     x, total = (qd.field(qd.f64, shape=300, needs_grad=True, needs_dual=True) for _ in range(2))
     loss = qd.field(qd.f64, shape=(), needs_grad=True, needs_dual=True)
     scratch = qd.field(qd.u64, shape=1024)

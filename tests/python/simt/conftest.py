@@ -1,4 +1,4 @@
-"""Tests of `qd.simt` run on the CPU, and with `--arch amdgpu-standin` or `--arch cuda` on what these are."""
+"""Tests of `qd.simt` run on the CPU, and with `--arch amdgpu-standin` or `--arch cuda` on these devices."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Kernels that call a function of `qd.simt` on each element of arrays, one thread an element."""
+"""Kernels that call a function of `qd.simt` on each element of arrays, one thread per element."""
 
 from typing import Any
 
@@ -47,6 +47,6 @@ def numbers(n: int, dtype: str, seed: int = 0) -> np.ndarray[Any, Any]:
 
 
 def need_threads(group_size: int, count: int) -> None:
-    """Skips a test of tiles of this many threads where subgroups are smaller."""
+    """Skips a test with tiles of this many threads if subgroups are smaller."""
     if group_size < count:
         pytest.skip(f"tiles of {count} threads: subgroups of this device have {group_size}")

@@ -124,7 +124,7 @@ def test_exchange_and_compare_in_shared_memory(group_size: int) -> None:
     assert (y[:, 2] == 0b1111111).all()
 
 
-def test_barriers_that_count(group_size: int) -> None:
+def test_counting_barriers(group_size: int) -> None:
     @qd.kernel
     def count(x: qd.types.ndarray(), y: qd.types.ndarray()):
         qd.loop_config(block_dim=128)
@@ -141,7 +141,7 @@ def test_barriers_that_count(group_size: int) -> None:
 
 
 @pytest.mark.on_cpu  # GPUs need whole blocks at barriers.
-def test_barriers_that_count_in_a_partial_block(group_size: int) -> None:
+def test_counting_barriers_in_a_partial_block(group_size: int) -> None:
     @qd.kernel
     def count(x: qd.types.ndarray(), y: qd.types.ndarray()):
         qd.loop_config(block_dim=64)
@@ -161,7 +161,7 @@ def test_barriers_that_count_in_a_partial_block(group_size: int) -> None:
             assert (y[part] == [nonzero.sum(), nonzero.any(), nonzero.all(), 1]).all()
 
 
-def test_positions_and_fences(group_size: int) -> None:
+def test_thread_indices_and_fences(group_size: int) -> None:
     @qd.kernel
     def positions(y: qd.types.ndarray()):
         qd.loop_config(block_dim=64)
@@ -177,7 +177,7 @@ def test_positions_and_fences(group_size: int) -> None:
     assert (y == np.stack([np.arange(N) % 64, np.arange(N), np.arange(N)], axis=1)).all()
 
 
-def test_fences_wait_for_no_other_thread(group_size: int) -> None:
+def test_fences_do_not_wait_for_other_threads(group_size: int) -> None:
     total = qd.field(qd.i32, ())
 
     @qd.kernel
@@ -270,10 +270,10 @@ def test_any_operator_in_a_loop(group_size: int) -> None:
     assert (y[::128, 3] == wanted[::128, 3]).all()
 
 
-def test_operators_need_not_commute(group_size: int) -> None:
+def test_noncommutative_operators(group_size: int) -> None:
     @qd.func
     def compose(f: Any, g: Any) -> Any:
-        # A number `97 a + b` stands for the function `x -> a x + b` of integers modulo 97: first `f`, then `g`.
+        # A number `97 a + b` encodes the function `x -> a x + b` of integers modulo 97: first `f`, then `g`.
         a = (f // 97) * (g // 97) % 97
         return 97 * a + ((f % 97) * (g // 97) + g % 97) % 97
 
@@ -353,7 +353,7 @@ def test_functions_with_barriers_return_from_branches(group_size: int) -> None:
 
 @pytest.mark.parametrize("block_dim", [1, 16, 31, 33, 48, 96, 100, 128])
 @pytest.mark.parametrize("dtype", ["i32", "f32", "i64"])
-def test_sums_in_blocks_with_a_part_of_a_subgroup(group_size: int, dtype: str, block_dim: int) -> None:
+def test_sums_in_blocks_with_a_partial_subgroup(group_size: int, dtype: str, block_dim: int) -> None:
     """The last subgroup of such a block lacks threads; a block may be smaller than a subgroup."""
     n, scalar = 3 * block_dim, getattr(qd, dtype)
 
@@ -373,7 +373,7 @@ def test_sums_in_blocks_with_a_part_of_a_subgroup(group_size: int, dtype: str, b
 
 
 def test_sums_by_index_in_blocks(group_size: int) -> None:
-    """Threads of a block that add to one element do so one after the other."""
+    """Threads of a block that add to the same element are serialized."""
 
     @qd.kernel
     def scatter(bins: qd.types.ndarray(dtype=qd.i32, ndim=1)):

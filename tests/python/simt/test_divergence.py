@@ -1,4 +1,4 @@
-"""Barriers and exchanges that only some of the threads come to."""
+"""Barriers and exchanges that only some of the threads reach."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def k(x: qd.types.ndarray(dtype=qd.i32, ndim=1), n: qd.i32):
 
 
 @pytest.mark.parametrize("body", KNOWN)
-def test_what_follows_from_the_code_is_an_error(group_size: int, body: str, tmp_path: Any) -> None:
+def test_provable_divergence_is_an_error(group_size: int, body: str, tmp_path: Any) -> None:
     with pytest.raises(qd.OctantsCompilationError, match="a barrier waits for all threads") as caught:
         kernel_of(body, tmp_path)(np.zeros(64, np.int32), 3)
     assert "program.py" in str(caught.value) or "octants" in str(caught.value)
@@ -60,7 +60,7 @@ FINE = [
 
 
 @pytest.mark.parametrize("body", FINE)
-def test_what_all_threads_come_to_is_none(body: str, tmp_path: Any) -> None:
+def test_uniform_control_flow_is_accepted(body: str, tmp_path: Any) -> None:
     results = []
     for debug in (False, True):
         qd.init(arch=qd.cpu, debug=debug)
@@ -81,10 +81,10 @@ FOUND = [
 
 
 @pytest.mark.parametrize("body, text", FOUND)
-def test_debug_mode_finds_the_rest(body: str, text: str, tmp_path: Any) -> None:
+def test_debug_mode_finds_data_dependent_divergence(body: str, text: str, tmp_path: Any) -> None:
     qd.init(arch=qd.cpu, debug=True)
     k = kernel_of(body, tmp_path)
-    # Threads that agree are no error.
+    # Threads that agree cause no error.
     k(np.full(128, 4, np.int32) if "shuffle" in body else np.full(128, 63, np.int32), 3)
     with pytest.raises(qd.OctantsAssertionError, match=text) as caught:
         k(np.arange(128, dtype=np.int32) % 64, 3)

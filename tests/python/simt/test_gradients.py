@@ -1,4 +1,4 @@
-"""Gradients through values that move between the threads of a subgroup, against differences."""
+"""Gradients of exchanges between the threads of a subgroup, against finite differences."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Shared arrays up to what a block of the device has, and beyond."""
+"""Shared arrays up to the device's shared memory per block, and beyond."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ def test_a_block_may_use_all_its_memory(group_size: int, kibibytes: int) -> None
         reverse_in_blocks(kibibytes * KIB // 4)
 
 
-def test_debug_mode_leaves_room_for_its_assertions() -> None:
+def test_debug_mode_reserves_shared_memory_for_assertions() -> None:
     qd.init(arch=qd.cpu, debug=True)
     most = qd.lang.impl.get_max_shared_memory_bytes()
     reverse_in_blocks(most // 4)
@@ -80,7 +80,7 @@ def test_several_arrays_fit_together_or_not_at_all(group_size: int) -> None:
         k(y, 1)
 
 
-def test_loops_of_one_kernel_have_memory_of_their_own(group_size: int) -> None:
+def test_loops_of_one_kernel_have_separate_shared_memory(group_size: int) -> None:
     """Each loop may take nearly all of a block's memory, and one may take little."""
     words = qd.lang.impl.get_max_shared_memory_bytes() // 4 - 64
 
@@ -118,7 +118,7 @@ LARGEST = {"sm_70": 96, "sm_75": 64, "sm_80": 163, "sm_86": 99, "sm_89": 99, "sm
 
 @pytest.mark.on_cpu
 @pytest.mark.parametrize("target", [*LARGEST, "gfx90a", "gfx1100"])
-def test_each_chip_has_its_limit(group_size: int, target: str) -> None:
+def test_each_chip_has_its_own_limit(group_size: int, target: str) -> None:
     most = LARGEST.get(target, 64) * KIB
 
     def code(words: int) -> Any:

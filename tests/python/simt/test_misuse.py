@@ -1,4 +1,4 @@
-"""What is refused, with the line of the program."""
+"""Misuse is refused with the line of the program."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ MISUSE = [
 
 
 @pytest.mark.parametrize("loop, statement, text", MISUSE)
-def test_misuse_has_a_line(group_size: int, loop: str, statement: str, text: str, tmp_path: Any) -> None:
+def test_misuse_names_its_line(group_size: int, loop: str, statement: str, text: str, tmp_path: Any) -> None:
     source = f"""import octants as qd
 from octants.simt import block, subgroup
 @qd.kernel
@@ -108,7 +108,7 @@ def test_gradients_are_refused(group_size: int, how: str) -> None:
         k.grad()
 
 
-def test_blocks_have_the_threads_asked_for(group_size: int) -> None:
+def test_blocks_have_the_requested_size(group_size: int) -> None:
     @qd.kernel
     def places(y: qd.types.ndarray()):
         qd.loop_config(block_dim=16)
@@ -131,7 +131,7 @@ def test_blocks_have_the_threads_asked_for(group_size: int) -> None:
 
 
 @pytest.mark.on_cpu
-def test_functions_that_share_memory_do_not_call_themselves(group_size: int) -> None:
+def test_recursive_functions_with_shared_memory_are_refused(group_size: int) -> None:
     @qd.real_func
     def place(s: qd.types.ndarray(dtype=qd.i32, ndim=1), value: qd.i32) -> qd.i32:
         block.sync()

@@ -20,7 +20,7 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 
 
 def given(kind: str, rows: int, depth: int, columns: int) -> tuple[Any, ...]:
-    """The product, its operands, sums, and what comes of them in f64."""
+    """The product, its operands, sums, and their result in f64."""
     make, operand, total, tolerance = KINDS[kind]
     random = np.random.default_rng(7)
     a, b = (random.standard_normal(shape).astype(operand) for shape in ((rows, depth), (depth, columns)))
@@ -72,7 +72,7 @@ def test_parts_transposes_and_differences(group_size: int, kind: str) -> None:
     assert np.abs(c - wanted).max() <= tolerance * 10
 
 
-def test_tf32_keeps_what_it_can_and_f32_is_not_rounded(group_size: int) -> None:
+def test_tf32_rounds_and_f32_does_not(group_size: int) -> None:
     # 1 + 2**-20 has more bits than tf32.
     a = np.eye(N, dtype=np.float32) * np.float32(1 + 2**-20)
     ones = np.ones((N, N), np.float32)
@@ -182,7 +182,7 @@ def test_gradients(group_size: int, kind: str) -> None:
     assert np.abs(y.grad.to_numpy() - 2 * a.T @ exact).max() <= tolerance * 1e3
 
 
-def test_kinds_that_do_not_exist() -> None:
+def test_unknown_kinds_are_refused() -> None:
     with pytest.raises(qd.OctantsTypeError, match="MatrixProduct does not support"):
         simt.MatrixProduct(qd.i32)
     with pytest.raises(qd.OctantsTypeError, match="qd.f32 with precision='tf32'"):
@@ -201,7 +201,7 @@ MISUSE = [
 
 
 @pytest.mark.parametrize("block_dim, statement, text", MISUSE)
-def test_misuse_has_a_line(group_size: int, block_dim: int, statement: str, text: str, tmp_path: Any) -> None:
+def test_misuse_names_its_line(group_size: int, block_dim: int, statement: str, text: str, tmp_path: Any) -> None:
     if block_dim % group_size == 0 and text.startswith("whole subgroups"):
         pytest.skip(f"a block of {block_dim} threads is whole subgroups of {group_size}")
     source = f"""import octants as qd
@@ -258,7 +258,7 @@ def test_tiles_of_shared_arrays_on_nvidia(group_size: int) -> None:
     assert code.count("ldmatrix.sync.aligned.m8n8.x4.shared.b16") == 2, code
     assert "cp.async.cg.shared.global" in code
     assert "cp.async.wait_all" in code
-    # Rows, or a column, that are not at multiples of 16 bytes; a thread that reads what it copied.
+    # Rows, or a column, that are not at multiples of 16 bytes; a thread that reads elements that it copied.
     assert "ldmatrix" not in code_of_tiles(4, 0, reads_early=False)
     assert code_of_tiles(8, 4, reads_early=False).count("ldmatrix") == 1
     assert "cp.async" not in code_of_tiles(8, 0, reads_early=True)

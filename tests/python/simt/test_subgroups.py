@@ -1,4 +1,4 @@
-"""Subgroups: values that move, votes, reductions, scans, sorts."""
+"""Subgroups: shuffles, votes, reductions, scans, sorts."""
 
 from typing import Any
 
@@ -189,7 +189,7 @@ def test_sort(group_size: int, dtype: str, k: int | None) -> None:
     assert (values == wanted[1]).all()
 
 
-def test_lanes_outside_the_subgroup_yield_the_own_value(group_size: int) -> None:
+def test_shuffles_from_outside_the_subgroup_yield_the_own_value(group_size: int) -> None:
     @qd.kernel
     def beyond(x: qd.types.ndarray(), y: qd.types.ndarray()):
         qd.loop_config(block_dim=64)
@@ -227,7 +227,7 @@ def test_old_names_warn_once(group_size: int, old: str) -> None:
     out = np.zeros(N, np.int32)
     with pytest.warns(DeprecationWarning, match=old):
         old_name(out)
-    # A bit for each thread of the subgroup: all of an i32's where there are that many.
+    # A bit for each thread of the subgroup: all bits of an i32 if there are 32 threads.
     is_ballot = old == "ballot_full_subgroup" and group_size < 32
     assert (out == ((1 << group_size) - 1 if is_ballot else -1)).all()
 

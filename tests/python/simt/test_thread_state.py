@@ -1,4 +1,4 @@
-"""What each thread has of its own: random numbers, ways out of functions, the clock."""
+"""Per-thread state: random numbers, exits from functions, the clock."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def draw_numbers(how: str) -> list[np.ndarray[Any, Any]]:
 
 
 @pytest.mark.parametrize("how", ["barrier", "index"])
-def test_threads_that_work_together_draw_numbers_of_their_own(group_size: int, how: str) -> None:
+def test_cooperating_threads_draw_different_random_numbers(group_size: int, how: str) -> None:
     alone, together = draw_numbers("alone"), draw_numbers(how)
     for x, y in zip(alone, together, strict=True):
         np.testing.assert_array_equal(x, y)
@@ -46,7 +46,8 @@ def test_threads_that_work_together_draw_numbers_of_their_own(group_size: int, h
 
 
 def test_loops_of_draws_between_barriers(group_size: int) -> None:
-    """Numbers of threads that draw differently often, and meet in between, are those of threads that do not meet."""
+    """Barriers between draws do not change the random numbers of threads, even if threads draw different numbers of
+    values."""
 
     def run(meets: bool) -> np.ndarray[Any, Any]:
         qd.init(arch=qd.cpu, random_seed=3)
@@ -70,7 +71,7 @@ def test_loops_of_draws_between_barriers(group_size: int) -> None:
     np.testing.assert_allclose(run(True), run(False), rtol=1e-6)
 
 
-def test_functions_that_share_memory_return_from_within_loops(group_size: int) -> None:
+def test_functions_with_shared_memory_return_from_loops(group_size: int) -> None:
     @qd.func
     def place(s: qd.template(), value):
         for j in range(32):
@@ -97,7 +98,7 @@ def test_functions_that_share_memory_return_from_within_loops(group_size: int) -
     assert y.tolist() == 2 * want
 
 
-def test_a_function_returns_from_a_loop_in_which_threads_exchange(group_size: int) -> None:
+def test_a_function_returns_from_a_loop_with_shuffles(group_size: int) -> None:
     @qd.func
     def first_large(value, limit):
         while True:
@@ -117,7 +118,7 @@ def test_a_function_returns_from_a_loop_in_which_threads_exchange(group_size: in
     np.testing.assert_array_equal(y, np.arange(128) % group_size + 41)
 
 
-def test_the_clock_goes_on(group_size: int) -> None:
+def test_the_clock_advances(group_size: int) -> None:
     @qd.kernel
     def k(y: qd.types.ndarray(), x: qd.types.ndarray()):
         for i in range(y.shape[0]):
@@ -134,7 +135,7 @@ def test_the_clock_goes_on(group_size: int) -> None:
     assert (y > 100).all()
 
 
-def test_the_rate_of_the_clock_is_known_on_nvidia_gpus_alone(group_size: int) -> None:
+def test_the_clock_rate_is_known_only_on_nvidia_gpus(group_size: int) -> None:
     if qd.cfg.arch == qd.cuda:
         assert 1e8 < qd.clock_freq_hz() < 5e9
     else:

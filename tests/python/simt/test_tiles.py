@@ -159,7 +159,7 @@ def test_pivots_are_at_least_eps(group_size: int) -> None:
         ("u = qd.simt.Tile32x32.zeros(dtype=qd.f32); t.solve_triangular_(u)", "a tile of the same size"),
     ],
 )
-def test_misuse_has_a_line(group_size: int, statement: str, text: str, tmp_path: Any) -> None:
+def test_misuse_names_its_line(group_size: int, statement: str, text: str, tmp_path: Any) -> None:
     need_threads(group_size, 16)
     source = f"""import octants as qd
 @qd.kernel

@@ -1,4 +1,4 @@
-"""Fixtures that begin a program: with work in order, with real streams, under schedules made from a seed."""
+"""Fixtures that start a program: with work in order, with real streams, under seeded schedules."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the tests of streams share: the ways in which a program is begun, kernels, and their arrays.
+"""The common part of the tests of streams: the modes of a program, kernels, and their arrays.
 
-Tests are named by the numbers of the requirements they hold (S1, S2, ...).
+Tests are named by the numbers of the requirements that they check (S1, S2, ...).
 """
 
 import ctypes
@@ -37,14 +37,14 @@ def peek(x: qd.Ndarray) -> int:
     library = other_library.beside(x)
     if not library.has_streams:
         return ctypes.c_int32.from_address(x.buffer.ptr).value
-    # Closing it waits for everything: not before the value is there.
+    # Closing it waits for all work, so the value must be read first.
     values = library.read(x.buffer.ptr, np.dtype(np.int32), (1,), (4,), library.stream().handle)
     library.close()
     return int(values[0])
 
 
 def unknown_handle(handle: int) -> str:
-    """What is said of a number that is not a stream's."""
+    """The error for a number that is not the handle of a stream."""
     if qd.cfg.arch == qd.cpu:
         return f"no stream of this program has the handle {handle}: the CPU does not support other streams"
     if qd.cfg.arch == qd.vulkan:
@@ -113,7 +113,7 @@ def slow(x: Ints, value: int, rounds: int, **options: Any) -> None:
 
 
 def skip_without_overlap() -> None:
-    """Ends a test of streams that run side by side where the device has one queue, which runs in order."""
+    """Ends a test of concurrent streams if the device has a single in-order queue."""
     if on_lavapipe():
         pytest.skip("Mesa's lavapipe has one queue: its streams run one after the other")
 

@@ -1,4 +1,4 @@
-"""`qd.graph.capture`: launches that are noted, and launched as one."""
+"""`qd.graph.capture`: launches that are recorded, and launched as one graph."""
 
 import dataclasses
 import gc
@@ -48,7 +48,7 @@ def held(x):
     return float(values.flat[0])
 
 
-def test_nothing_runs_before_the_launch_and_all_of_it_at_each():
+def test_a_captured_graph_runs_only_and_completely_at_each_launch():
     x, y, f = array(1), array(2), qd.field(qd.f32, shape=50)
 
     @qd.kernel
@@ -71,7 +71,7 @@ def test_nothing_runs_before_the_launch_and_all_of_it_at_each():
     assert held(f) == 4 + 10 + 22
 
 
-def test_arrays_made_fills_and_copies_are_steps():
+def test_allocations_fills_and_copies_are_captured():
     x, y, f = array(5), array(2), qd.field(qd.f32, shape=50)
     with qd.graph.capture() as g:
         made = qd.ndarray(qd.f32, 50)
@@ -115,7 +115,7 @@ def test_streams_and_events_make_branches(program):
         add(x, y, 1.0, qd_stream=left)
         qd.default_stream().wait(left)
         scale(x, 10.0)
-    # Where all work is done at once, streams are the default stream under other names.
+    # On a synchronous device, streams are other names of the default stream.
     assert len({lane for _, lane, _ in g.steps}) == (3 if program == "streams" or left.handle else 1)
     g.launch()
     g.launch(left)
@@ -156,7 +156,7 @@ def test_arguments_change_by_parameter_or_by_name():
         g.update(other=x)
 
 
-def test_other_shapes_and_types_are_taken():
+def test_arguments_of_other_shapes_and_types_are_accepted():
     @qd.kernel
     def count(x: qd.types.ndarray(ndim=1)):
         for i in x:
@@ -172,7 +172,7 @@ def test_other_shapes_and_types_are_taken():
     assert held(ints) == 1
 
 
-def test_arrays_of_the_host_are_used_at_each_launch():
+def test_host_arrays_are_read_at_each_launch():
     x, n = array(1), np.ones(50, np.float32)
     with qd.graph.capture() as g:
         add(n, x, 1.0)
@@ -187,7 +187,7 @@ def test_arrays_of_the_host_are_used_at_each_launch():
     assert held(x) == 15
 
 
-def test_loops_by_what_is_in_memory_and_sections_are_steps():
+def test_data_dependent_loops_and_sections_are_captured():
     @qd.kernel(graph=True)
     def rounds(x: A, y: A, left: qd.types.ndarray(dtype=qd.i32, ndim=0)):
         while qd.graph.do_while(left):
@@ -226,7 +226,7 @@ def test_graphs_nest():
     assert held(y) == 1 + 2 + 8
 
 
-def test_graphs_are_updated_before_captures_that_launch_them():
+def test_graphs_are_updated_before_they_are_captured_in_others():
     of_host = np.ones(1_000_000, np.float32)
     with qd.graph.capture() as inner:
         scale(of_host, 2.0)
@@ -246,7 +246,7 @@ def test_graphs_are_updated_before_captures_that_launch_them():
         outer.grad()
 
 
-def test_random_numbers_are_those_of_the_launches():
+def test_random_numbers_match_those_of_the_launches():
     @qd.kernel
     def draw(x: A):
         for i in x:
@@ -273,7 +273,7 @@ def test_random_numbers_are_those_of_the_launches():
     assert not (drawn[0] == drawn[2]).any()
 
 
-def test_a_graph_keeps_what_it_uses():
+def test_a_graph_keeps_its_objects_alive():
     @dataclasses.dataclass
     class State:
         x: A
@@ -339,7 +339,7 @@ def test_gradients_are_captured():
     ["x[0]", "x.__setitem__(0, 1.0)", "x.to_numpy()", "x.from_numpy(n)", "f[0]", "f.to_numpy()", "qd.sync()",
      "qd.default_stream().synchronize()", "total(x)", "e.synchronize()", "before.wait()"],
 )  # fmt: skip
-def test_what_has_not_run_is_not_looked_at(act):
+def test_reading_data_during_a_capture_is_refused(act):
     @qd.kernel
     def total(x: A) -> qd.f32:
         s = 0.0
@@ -367,7 +367,7 @@ def test_what_has_not_run_is_not_looked_at(act):
     assert repr(g) == "<octants captured graph, abandoned>"
 
 
-def test_threads_take_part():
+def test_threads_take_part_in_a_capture():
     x, y = array(1), array(1)
     streams = [qd.create_stream() for _ in range(2)]
     ready = qd.create_event()
@@ -394,7 +394,7 @@ def test_threads_take_part():
         pass
 
 
-def test_a_failed_assertion_is_that_of_the_launch(program):
+def test_a_failed_assertion_belongs_to_the_graph_launch(program):
     qd.init(arch=qd.cpu, cpu_streams=program == "streams", debug=True)
 
     @qd.kernel
@@ -429,7 +429,7 @@ def test_a_graph_ends_with_its_program():
         g.launch()
 
 
-def test_a_drawing_shows_steps_waits_and_the_critical_path(tmp_path):
+def test_a_drawing_shows_steps_dependencies_and_the_critical_path(tmp_path):
     x, y = array(1), array(1)
     other = qd.create_stream()
     with qd.graph.capture() as g:
@@ -472,7 +472,7 @@ def test_the_critical_path_is_the_longest():
     assert times_of(steps, tasks) == [1.0, 0.0, 2.0, 0.0, 1.0]
 
 
-def test_events_of_a_capture_order_nothing_outside():
+def test_events_of_a_capture_have_no_effect_outside():
     x, event = qd.ndarray(qd.f32, 50), qd.create_event()
     with qd.graph.capture() as g:
         scale(x, 1.0)
@@ -509,7 +509,7 @@ def test_an_update_that_fails_changes_nothing():
     assert (x[0], y[0]) == (2.0, 3.0)
 
 
-def test_arrays_that_were_exchanged_are_let_go():
+def test_replaced_arrays_are_released():
     x = qd.ndarray(qd.f32, 50)
     with qd.graph.capture() as g:
         scale(x, 1.0)
@@ -549,7 +549,7 @@ def test_a_thread_that_outlives_the_capture_is_refused():
     assert len(g) == 0
 
 
-def test_nothing_is_done_with_a_graph_that_is_being_captured():
+def test_a_graph_is_unusable_during_its_capture():
     x = array(1)
     with qd.graph.capture() as g:
         scale(x, 2.0)

@@ -1,4 +1,4 @@
-"""Launches on the default stream that run side by side where what they touch allows it."""
+"""Launches on the default stream that run concurrently if their accesses do not conflict."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def total(x: Array) -> qd.i64:
 
 @qd.kernel
 def chain(x: Array, y: Array, z: Array):
-    """Loops of which some do not depend on one another."""
+    """Loops, some of which are independent."""
     for i in x:
         y[i] = x[i] + 1
     for i in x:
@@ -58,7 +58,7 @@ def chain(x: Array, y: Array, z: Array):
 
 
 class Model:
-    """The arrays of a program and what they should hold."""
+    """The arrays of a program and their expected contents."""
 
     def __init__(self, count: int) -> None:
         self.arrays = [qd.ndarray(qd.i64, shape=N) for _ in range(count)]
@@ -130,7 +130,7 @@ def test_random_programs_give_the_results_of_the_default_stream(seed: int) -> No
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_programs_of_rounds_give_the_results_of_the_default_stream(seed: int) -> None:
+def test_repeated_launch_sequences_give_the_results_of_the_default_stream(seed: int) -> None:
     qd.init(arch=qd.cpu, cpu_streams=True, cpu_stream_schedule=f"seed:{seed}", concurrency="auto")
     pick = random.Random(seed)
     model = Model(5)
@@ -148,7 +148,7 @@ def test_programs_of_rounds_give_the_results_of_the_default_stream(seed: int) ->
     model.check()
 
 
-def test_rounds_become_graphs() -> None:
+def test_repeated_launch_sequences_become_graphs() -> None:
     qd.init(arch=qd.cpu, cpu_streams=True, concurrency="auto")
     x, y, z = (qd.ndarray(qd.i64, shape=N) for _ in range(3))
     for _ in range(10):
@@ -165,7 +165,7 @@ def test_rounds_become_graphs() -> None:
     assert qd.concurrency_report().replays == 12
 
 
-def test_in_order_nothing_changes() -> None:
+def test_a_synchronous_device_infers_no_concurrency() -> None:
     qd.init(arch=qd.cpu, concurrency="auto")
     run(0)
 
@@ -179,7 +179,7 @@ def independent(launch: Callable[[Any, Any, int], None]) -> qd.ConcurrencyReport
     return qd.concurrency_report()
 
 
-def test_a_report_tells_what_ran_beside_what_and_why_not() -> None:
+def test_a_report_lists_concurrent_launches_and_conflicts() -> None:
     qd.init(arch=qd.cpu, cpu_streams=True)
     with qd.concurrent():
         report = independent(scale)
@@ -190,11 +190,11 @@ def test_a_report_tells_what_ran_beside_what_and_why_not() -> None:
     assert (report.lanes, report.depth) == (3, 2)
     assert "gather, after" in str(report)
     assert len({launch.lane for launch in report.launches[:3]}) == 3
-    # Outside of the block launches are in order, and nobody asks.
+    # Outside of the block, launches are in order, without a query.
     assert independent(scale).launches == ()
 
 
-def test_ranges_of_one_array_are_told_apart() -> None:
+def test_disjoint_ranges_of_one_array_run_concurrently() -> None:
     qd.init(arch=qd.cpu, cpu_streams=True, concurrency="auto")
     x, y = (qd.ndarray(qd.i64, shape=N) for _ in range(2))
     qd.concurrency_report()
@@ -205,7 +205,7 @@ def test_ranges_of_one_array_are_told_apart() -> None:
     assert [len(launch.depends_on) for launch in report.launches] == [0, 0, 2]
 
 
-def test_a_kernel_that_is_not_concurrent_keeps_its_place() -> None:
+def test_a_kernel_excluded_from_concurrency_stays_in_order() -> None:
     qd.init(arch=qd.cpu, cpu_streams=True, concurrency="auto")
 
     @qd.kernel(concurrent=False)
@@ -217,7 +217,7 @@ def test_a_kernel_that_is_not_concurrent_keeps_its_place() -> None:
     assert [launch.kernel for launch in report.launches] == ["gather"]
 
 
-def test_what_returns_a_value_stays_on_the_default_stream() -> None:
+def test_kernels_that_return_a_value_stay_on_the_default_stream() -> None:
     qd.init(arch=qd.cpu, cpu_streams=True, concurrency="auto")
     x, y = (qd.ndarray(qd.i64, shape=N) for _ in range(2))
     x.fill(2)
@@ -248,7 +248,7 @@ def test_events_and_other_streams_are_ordered_with_concurrent_launches() -> None
         y_before = before
 
 
-def test_only_known_choices_are_taken() -> None:
+def test_unknown_choices_are_refused() -> None:
     with pytest.raises(ValueError, match="`fast` is not one of off, auto"):
         qd.init(arch=qd.cpu, concurrency="fast")
 

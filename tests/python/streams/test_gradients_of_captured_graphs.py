@@ -1,4 +1,4 @@
-"""`g.grad()`: the gradients of what a graph captured, as a graph of its own."""
+"""`g.grad()`: the gradients of a captured graph, as another graph."""
 
 import numpy as np
 import pytest
@@ -79,7 +79,7 @@ class Step:
 
 
 @pytest.mark.parametrize("is_called", [False, True])
-def test_the_graph_of_gradients_does_what_a_tape_does(schedule, is_called):
+def test_a_gradient_graph_gives_the_gradients_of_a_tape(schedule, is_called):
     taped = Step()
     with qd.ad.Tape(taped.loss):
         taped.run()
@@ -130,7 +130,7 @@ def test_a_tape_within_a_capture_is_forward_and_backward_in_one_graph(mode):
         assert np.allclose(x.grad.to_numpy(), 2 * x.to_numpy() * weights, rtol=1e-5)
 
 
-def test_what_has_no_gradient_in_a_graph(mode):
+def test_unsupported_gradients_of_graphs_are_refused(mode):
     x, y = array(1.0), array()
     count = qd.ndarray(qd.i32, N)
     count.fill(2)
@@ -151,6 +151,6 @@ def test_what_has_no_gradient_in_a_graph(mode):
         by_memory(x, y, count)
     with pytest.raises(RuntimeError, match="a number of values that depends on memory"):
         g.grad()
-    with qd.graph.capture() as after:  # what failed has left no capture open
+    with qd.graph.capture() as after:  # the failure has left no capture open
         grow(x, y, 1.0)
     after.launch()

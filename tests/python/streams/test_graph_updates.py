@@ -1,4 +1,4 @@
-"""`g.update(...)`: what the names given to `qd.graph.capture` refer to."""
+"""`g.update(...)`: the meaning of names passed to `qd.graph.capture`."""
 
 import dataclasses
 
@@ -87,7 +87,7 @@ class Holder:
             self.x[i] += 1
 
 
-def test_names_of_the_capture_outlive_updates_by_parameter():
+def test_capture_names_survive_updates_by_parameter():
     x, y, z = array(0), array(0), array(0)
     with qd.graph.capture(state=x) as g:
         add(x, x, 0.0)
@@ -199,7 +199,7 @@ def test_quantized_fields_and_those_of_an_ended_program_may_have_names():
     assert b.to_numpy().tolist() == [5] * 8
 
 
-def test_arrays_that_became_one_are_not_told_apart():
+def test_updating_arrays_that_became_one_is_refused():
     x, y, z = array(0), array(0), array(0)
     with qd.graph.capture(a=x, b=y) as g:
         x.fill(2.0)
@@ -220,7 +220,7 @@ def test_arrays_that_became_one_are_not_told_apart():
         g.update(a=z)
 
 
-def test_update_replaces_what_is_filled_and_copied():
+def test_update_replaces_targets_of_fills_and_copies():
     x, y, z, other = (qd.ndarray(qd.f32, 4) for _ in range(4))
     z.fill(5.0)
     with qd.graph.capture(state=x) as g:
@@ -236,7 +236,7 @@ def test_update_replaces_what_is_filled_and_copied():
     assert other[3] == 1.0
     assert y[3] == 15.0
     assert x[0] == -1.0
-    # Two at once change places.
+    # One update swaps the two.
     with qd.graph.capture(a=x, b=other) as swap:
         x.fill(2.0)
         other.fill(3.0)

@@ -1,5 +1,4 @@
-"""Random programs of launches, fills and copies on streams: captured and launched twice they do what they do when run
-twice."""
+"""Random programs of launches, fills and copies on streams: capturing and launching twice equals running twice."""
 
 import random
 
@@ -39,8 +38,8 @@ def rounds(x: A, y: A, left: qd.types.ndarray(dtype=qd.i32, ndim=0)):
 
 
 class Program:
-    """A sequence of acts on arrays and streams that no schedule can change the result of: each use of an array waits
-    for those on other streams that it must come after."""
+    """A sequence of operations on arrays and streams whose result does not depend on the schedule: each use of an array
+    waits for the conflicting uses on other streams."""
 
     def __init__(self, seed, hosts):
         self.random = random.Random(seed)
@@ -109,7 +108,7 @@ class Program:
 
 
 @pytest.mark.parametrize("options", [{}, {"cpu_streams": True}, {"cpu_streams": True, "cpu_stream_schedule": "seed:5"}])
-def test_captured_programs_do_what_programs_do(options):
+def test_captured_programs_give_the_results_of_direct_runs(options):
     for seed in range(PROGRAMS):
         qd.init(arch=qd.cpu, **options)
         program = Program(seed, hosts=seed % 4 == 0)

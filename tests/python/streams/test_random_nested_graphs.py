@@ -1,5 +1,5 @@
-"""Random kernels of nested loops, choices, sections and checkpoints do what Python does in order, on any schedule,
-captured or not."""
+"""Random kernels of nested loops, branches, sections and checkpoints match sequential Python, on any schedule, captured
+or not."""
 
 import importlib.util
 import os
@@ -31,7 +31,7 @@ def kernel_of(program, path):
 
 
 def in_order(program, times):
-    """What the arrays hold after some launches, by plain Python."""
+    """The contents of the arrays after some launches, computed by plain Python."""
     names = {}
     exec(program.model, names)
     arrays = [np.arange(SIZE, dtype=np.int32) * (n + 1) for n in range(ARRAYS)]
@@ -62,7 +62,7 @@ def on_device(program, kernel, captured):
 
 
 @pytest.mark.parametrize("first", range(0, PROGRAMS, 10))
-def test_nested_programs_do_what_python_does(tmp_path, first):
+def test_nested_programs_match_python(tmp_path, first):
     for seed in range(first, min(first + 10, PROGRAMS)):
         program = graph_program(seed)
         expected = in_order(program, times=2)

@@ -60,7 +60,7 @@ print([float(a.to_numpy()[7]) for a in (x, y, f)], len(g))
 
 
 @pytest.mark.on_cpu
-def test_another_process_runs_the_steps_on_arrays_of_its_own(program, tmp_path):
+def test_another_process_runs_the_steps_on_its_own_arrays(program, tmp_path):
     f = qd.field(qd.f32, shape=50)
 
     @qd.kernel
@@ -92,7 +92,7 @@ def test_another_process_runs_the_steps_on_arrays_of_its_own(program, tmp_path):
     assert out.stdout.strip() == f"{expected} {len(g)}"
 
 
-def test_loops_choices_fills_and_copies_are_saved(tmp_path):
+def test_loops_branches_fills_and_copies_are_saved(tmp_path):
     @qd.kernel(graph=True)
     def halve(x: A, n: C):
         while qd.graph.do_while(n):
@@ -156,7 +156,7 @@ def test_members_and_gradients_have_names_by_their_owners(tmp_path):
     assert [held(array_) for array_ in (state.x, b, a.grad)] == [2.0, 9.0, 6.0]
 
 
-def test_a_loaded_graph_takes_other_arrays_and_exchanges_them_at_once(tmp_path):
+def test_a_loaded_graph_updates_its_arrays(tmp_path):
     x, y = array(1), array(2)
     with qd.graph.capture() as g:
         add(x, y, 1.0)
@@ -180,7 +180,7 @@ def test_a_loaded_graph_takes_other_arrays_and_exchanges_them_at_once(tmp_path):
         loaded.save(tmp_path / "again")
 
 
-def test_what_does_not_fit_is_said_by_name(tmp_path):
+def test_mismatches_are_reported_by_name(tmp_path):
     x, y = array(1), array(2)
     with qd.graph.capture() as g:
         add(x, y, 1.0)
@@ -202,7 +202,7 @@ def test_what_does_not_fit_is_said_by_name(tmp_path):
         qd.graph.load(tmp_path / "absent", x=x, y=y)
 
 
-def test_what_means_nothing_elsewhere_is_not_saved(program, tmp_path):
+def test_process_specific_steps_are_not_saved(program, tmp_path):
     x, y, other = array(1), array(2), array(3)
     with qd.graph.capture() as g:
         add(x, y, 1.0)
@@ -226,7 +226,7 @@ def test_what_means_nothing_elsewhere_is_not_saved(program, tmp_path):
         g.save(tmp_path / "g")
 
 
-def test_streams_without_a_step_of_their_own_are_left_out(tmp_path):
+def test_streams_without_steps_are_omitted(tmp_path):
     x, y = array(1), array(2)
     waiting = [qd.create_stream() for _ in range(3)]
     last = qd.create_stream()

@@ -1,4 +1,5 @@
-"""Gradients of launches on streams and of sections: under shuffled schedules, bit for bit those of one stream. S20."""
+"""Gradients of launches on streams and of sections: under shuffled schedules, bitwise equal to those on one stream.
+S20."""
 
 import contextlib
 import os
@@ -65,7 +66,7 @@ def measure(x: A, loss: A):
 
 @pytest.fixture(params=range(SEEDS))
 def seed(request):
-    """A schedule, and arithmetic that does not depend on who runs an iteration."""
+    """A schedule, and arithmetic that does not depend on the thread that runs an iteration."""
     schedule = f"seed:{request.param}"
     qd.init(arch=qd.cpu, cpu_streams=True, cpu_stream_schedule=schedule, fast_math=False)
     yield request.param
@@ -77,7 +78,7 @@ def array():
 
 
 class Program:
-    """Launches of which each writes to arrays of its own and reads any of those before, on any of some streams."""
+    """Launches on several streams. Each writes to its own arrays and reads any of the earlier ones."""
 
     def __init__(self, seed, streams):
         pick = random.Random(seed)
@@ -98,7 +99,7 @@ class Program:
         self.lost = None
 
     def behind(self, number, s):
-        """Lets a stream wait for what has written an array on another."""
+        """Makes a stream wait for the launch on another stream that wrote an array."""
         writer = self.written.get(number, 0)
         here, there = (self.streams[k] or qd.default_stream() for k in (s, writer))
         if here is not there and self.streams[1] is not None:
@@ -138,7 +139,7 @@ def serial_gradients(seed, **options):
 @pytest.mark.parametrize("schedule", [None, *range(6)])
 def test_s20_a_tape_over_streams_has_the_gradients_of_one_stream(schedule):
     for seed in range(PROGRAMS):
-        # A schedule is the CPU's, also where tests run on another device.
+        # Schedules exist only on the CPU, even if tests run on another device.
         options = {} if schedule is None else {"cpu_stream_schedule": f"seed:{schedule}"}
         expected = serial_gradients(seed, **options)
         qd.init(arch=qd.cpu, cpu_streams=True, fast_math=False, **options)
@@ -147,7 +148,7 @@ def test_s20_a_tape_over_streams_has_the_gradients_of_one_stream(schedule):
     qd.reset()
 
 
-def test_s20_branches_that_read_the_same_add_up_in_order(seed):
+def test_s20_gradients_of_shared_reads_are_summed_in_order(seed):
     x, y, z, loss = array(), array(), array(), qd.ndarray(qd.f32, 1, needs_grad=True)
     x.from_numpy(np.linspace(0, 1, N, dtype=np.float32))
     with qd.create_stream() as a, qd.create_stream() as b, qd.ad.Tape(loss):
@@ -168,7 +169,7 @@ def test_s20_branches_that_read_the_same_add_up_in_order(seed):
     assert (found == x.grad.to_numpy()).all()
 
 
-def test_s20_gradients_by_hand_go_to_the_stream_that_is_named(seed):
+def test_s20_manual_gradients_run_on_the_named_stream(seed):
     x, y = array(), array()
     x.from_numpy(np.arange(N, dtype=np.float32))
     y.grad.fill(1.0)
@@ -232,7 +233,7 @@ def test_s20_a_tape_may_end_in_a_scope_and_outlive_its_streams(seed):
     assert (found == x.grad.to_numpy()).all()
 
 
-def test_s20_what_the_host_writes_between_launches_on_streams(seed):
+def test_s20_host_writes_between_launches_on_streams(seed):
     def gradients(stream):
         x, y, z, loss = array(), array(), array(), qd.ndarray(qd.f32, 1, needs_grad=True)
         x.fill(2.0)

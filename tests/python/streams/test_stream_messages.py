@@ -1,6 +1,6 @@
-"""What is said of each misuse of streams, word for word: S2, S3, S4, S6, S7, S9, S13.
+"""The exact message of each misuse of streams: S2, S3, S4, S6, S7, S9, S13.
 
-Misuse within a kernel is reported with the user's line; here it is the message below the line that is held.
+Misuse within a kernel is reported with the user's line; the tests here compare the message below that line.
 """
 
 import warnings
@@ -82,7 +82,7 @@ def test_s2_kernels_that_are_graphs_take_a_stream(mode):
         assert x[0] == 3
 
 
-def test_s6_s7_what_is_gone(mode):
+def test_s6_s7_destroyed_objects(mode):
     x, s, e, other = ints(), qd.create_stream(), qd.create_event(), qd.create_stream()
     s.destroy()
     e.destroy()
@@ -124,7 +124,7 @@ def program():
     qd.reset()
 
 
-def test_s9_sections_in_wrong_places(program):
+def test_s9_misplaced_sections(program):
     x = ints()
 
     @qd.kernel
@@ -209,7 +209,7 @@ def test_s9_sections_in_wrong_places(program):
 
 
 def what(lines):
-    """The message and the hint: what follows the last underlined line."""
+    """The message and the hint: the text after the last underlined line."""
     last = max(i for i, line in enumerate(lines) if set(line.strip()) == {"^"})
     return " ".join(line.strip() for line in lines[last + 1 :] if line.strip())
 
@@ -240,7 +240,7 @@ SECTIONS = {
 }
 
 
-def test_s13_sections_that_touch_the_same(program):
+def test_s13_conflicting_sections(program):
     x, y = ints(), ints()
 
     @qd.kernel

@@ -110,7 +110,7 @@ def test_s3_scopes_nest_and_are_per_thread(mode):
         assert qd.current_stream() == default
 
 
-def test_s3_a_scope_is_where_kernels_and_events_go(real):
+def test_s3_a_scope_applies_to_kernels_and_events(real):
     x = ints()
     with qd.create_stream() as s, qd.create_event() as e:
         slow(x, 1, 1)
@@ -161,7 +161,7 @@ def test_s4_queries_and_waits(mode):
         assert y[0] == 4
 
 
-def test_s4_events_tell_time(mode):
+def test_s4_events_measure_time(mode):
     x = ints()
     with qd.create_stream() as s:
         a, b, plain = qd.create_event(timing=True), qd.create_event(timing=True), qd.create_event()
@@ -195,14 +195,14 @@ def test_s5_destroy_drains(mode):
     assert peek(x) == 8
     s = qd.create_stream()
     slow(x, 9, LONG, qd_stream=s)
-    # A stream that nobody names any more is not waited for, and its work is not lost.
+    # A stream without references is not waited for, and its work is not lost.
     del s
     gc.collect()
     qd.sync()
     assert peek(x) == 9
 
 
-def test_s5_destroy_after_reset_whatever_came_since():
+def test_s5_destroy_after_reset_is_harmless():
     for before in MODES.values():
         for after in MODES.values():
             qd.init(arch=qd.cpu, **before)
@@ -297,7 +297,7 @@ def test_s6_use_after_the_program_has_ended():
     qd.reset()
 
 
-def test_s7_streams_of_others(mode):
+def test_s7_foreign_streams(mode):
     class Foreign:
         def __init__(self, handle, version=0):
             self.answer = (version, handle)
@@ -394,7 +394,7 @@ print("parent", flush=True)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.parametrize("options", [MODES["streams"], MODES["schedule 1"]], ids=["streams", "schedule"])
-def test_s6_s8_a_forked_process_begins_anew(tmp_path, options):
+def test_s6_s8_a_forked_process_starts_without_streams(tmp_path, options):
     script = tmp_path / "forking.py"
     script.write_text(FORKING.replace("OPTIONS", repr(options)))
     env = os.environ | {"PYTHONPATH": str(Path(qd.__file__).parents[1])}

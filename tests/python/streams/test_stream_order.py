@@ -1,4 +1,4 @@
-"""What runs beside what, and what waits for what: S8, S11, S16, S19."""
+"""Concurrency and waits: S8, S11, S16, S19."""
 
 import time
 
@@ -9,7 +9,7 @@ from stream_kernels import LONG, Ints, add, both, fill, ints, n, skip_without_ov
 import octants as qd
 
 
-def test_s8_streams_run_side_by_side(real):
+def test_s8_streams_run_concurrently(real):
     x, y = ints(), ints()
     slow(x, 1, LONG)
     qd.sync()
@@ -35,7 +35,7 @@ def test_s8_streams_run_side_by_side(real):
     assert y[0] == 2
 
 
-def test_s8_hundreds_of_streams_that_wait_for_one_another(real):
+def test_s8_hundreds_of_interdependent_streams(real):
     x = ints()
     streams = [qd.create_stream() for _ in range(300)]
     fill(x, 0, qd_stream=streams[0])
@@ -48,7 +48,7 @@ def test_s8_hundreds_of_streams_that_wait_for_one_another(real):
         s.destroy()
 
 
-def test_s11_what_is_around_sections_on_their_stream_needs_no_event(mode):
+def test_s11_work_around_sections_needs_no_event(mode):
     a, b = ints(), ints()
     with qd.create_stream() as s:
         for value in range(4):
@@ -99,7 +99,7 @@ def test_s16_host_arrays_hold_the_result_when_the_call_returns(mode):
         assert (y.to_numpy() == 2).all()
 
 
-def test_s16_host_arrays_that_are_read_do_not_hold_up_the_call(real):
+def test_s16_reading_host_arrays_does_not_block_the_call(real):
     a, b = ints(), ints()
     x = np.ones(n, np.int32)
     with qd.create_stream() as s:
@@ -116,7 +116,7 @@ def test_s16_host_arrays_that_are_read_do_not_hold_up_the_call(real):
         del x
         assert (b.to_numpy()[: n // 2] == 103).all()
         assert (b.to_numpy()[n // 2 :] == 3).all()
-        # One that is written is waited for, and holds the result.
+        # A written array is waited for, and contains the result.
         y = np.zeros(n, np.int32)
         slow(a, 3, 3 * LONG, qd_stream=s)
         add(b, y, 1, qd_stream=s)
@@ -124,7 +124,7 @@ def test_s16_host_arrays_that_are_read_do_not_hold_up_the_call(real):
         assert s.query()
 
 
-def test_s19_a_read_waits_for_its_writer_alone(real):
+def test_s19_a_read_waits_only_for_its_writer(real):
     skip_without_overlap()
     x, y = ints(), ints()
     with qd.create_stream() as s1, qd.create_stream() as s2:
@@ -172,7 +172,7 @@ def test_s2_s16_fills_copies_and_imports_go_to_the_stream(mode, kind):
         b.copy_from(a, qd_stream=s)
         a.fill(9, qd_stream=s)
         if mode == "streams" and kind != "among others":
-            # What is among others is imported by the host, which waits for the stream.
+            # A noncontiguous array is imported by the host, which waits for the stream.
             assert not s.query()
         given = values.copy()
         values[...] = -1
@@ -201,7 +201,7 @@ def test_s2_s16_large_fills_and_copies(mode):
         assert f[7] == 7.0
 
 
-def test_s18_memory_of_a_queued_fill_may_go(schedule):
+def test_s18_memory_of_a_queued_fill_may_be_dropped(schedule):
     kept = ints(40)
     with qd.create_stream() as s:
         for value in range(4):

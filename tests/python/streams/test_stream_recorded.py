@@ -1,5 +1,4 @@
-"""What Python decides of streams, seen by a driver that runs nothing and writes down which stream each task was queued
-on."""
+"""Stream decisions made in Python, observed by a driver that runs nothing and records the stream of each task."""
 
 from __future__ import annotations
 

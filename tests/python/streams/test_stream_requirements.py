@@ -1,7 +1,7 @@
-"""Every requirement has a test that names it, run with work in order and with real streams, and on the recording
+"""Checks that every requirement has a test named after it: with work in order, with real streams, and on the recording
 driver.
 
-Most of the latter are in Rust; what Python decides (scopes, tapes) is recorded from Python.
+Most of the latter tests are in Rust; decisions made in Python (scopes, tapes) are recorded from Python.
 """
 
 import re
@@ -19,14 +19,14 @@ def numbers(names):
     return {int(n) for name in names for n in re.findall(r"(?:^|_)s(\d+)(?=_)", name)}
 
 
-def test_each_is_tested_in_every_mode():
+def test_each_requirement_is_tested_in_every_mode():
     text = "".join(path.read_text() for path in HERE.glob("test_*.py"))
     in_modes = re.findall(r"def test_(\w+)\((?:mode|schedule)\b", text)
     assert set(range(1, 23)) - numbers(in_modes) == set()
 
 
 @pytest.mark.skipif(not CRATES.exists(), reason="without the sources in Rust")
-def test_each_is_tested_on_the_recording_driver():
+def test_each_requirement_is_tested_on_the_recording_driver():
     text = "".join(path.read_text() for path in RECORDED)
     names = re.findall(r"fn (\w+)\(", text) + re.findall(r"def test_(\w+)\(recorder\b", FROM_PYTHON.read_text())
     assert set(range(1, 25)) - numbers(names) == set()

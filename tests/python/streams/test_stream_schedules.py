@@ -1,4 +1,5 @@
-"""Scenarios under schedules that do work as late and as shuffled as the semantics allow, many seeds each."""
+"""Scenarios under adversarial schedules, which delay and shuffle work as far as the semantics allow; many seeds
+each."""
 
 import gc
 
@@ -131,7 +132,7 @@ def test_s19_host_reads_are_never_stale(schedule):
             assert (y.to_numpy() == value).all()
 
 
-def test_s21_errors_come_once_on_their_stream(seed):
+def test_s21_errors_are_raised_once_on_their_stream(seed):
     qd.init(arch=qd.cpu, cpu_streams=True, cpu_stream_schedule=f"seed:{seed}", debug=True)
     x = ints(20)
     s1, s2 = qd.create_stream(), qd.create_stream()
@@ -188,7 +189,7 @@ def test_s5_destroy_with_work_queued(schedule):
         s1.destroy()
 
 
-def test_s21_an_event_does_not_pass_a_failure_on(seed):
+def test_s21_an_event_does_not_propagate_a_failure(seed):
     qd.init(arch=qd.cpu, cpu_streams=True, cpu_stream_schedule=f"seed:{seed}", debug=True)
     x = ints(20)
     with qd.create_stream() as s1, qd.create_stream() as s2, qd.create_event() as e:
@@ -261,11 +262,11 @@ def test_s8_schedules_interleave_the_pieces_of_tasks():
     assert seen == {"one after the other", "interleaved", "in order", "shuffled"}
 
 
-def test_s21_an_error_comes_once(mode):
+def test_s21_an_error_is_raised_once(mode):
     qd.init(arch=qd.cpu, debug=True, **MODES[mode])
 
     def launch_and_wait(s):
-        check(5, qd_stream=s)  # where work is in order this call raises
+        check(5, qd_stream=s)  # if work is in order, this call raises
         s.synchronize()
 
     with qd.create_stream() as s:

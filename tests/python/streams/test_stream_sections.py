@@ -11,7 +11,7 @@ from octants import cache
 
 
 @pytest.mark.parametrize("container", ["field", "ndarray", "numpy"])
-def test_s10_groups_work_on_everything(mode, container):
+def test_s10_groups_work_on_fields_ndarrays_and_numpy(mode, container):
     make = {"field": lambda: qd.field(qd.i32, shape=n), "ndarray": ints, "numpy": lambda: np.zeros(n, np.int32)}
     a, b = make[container](), make[container]()
     Array = qd.template() if container == "field" else Ints
@@ -164,7 +164,7 @@ def test_s9_misuse(mode):
     assert x[0] == 0
 
 
-def test_s13_sections_that_overlap_for_certain(mode):
+def test_s13_sections_that_provably_conflict(mode):
     x, y = ints(), ints()
     f = qd.field(qd.i32, shape=n)
     v = qd.Vector.ndarray(2, qd.i32, shape=n)
@@ -206,7 +206,7 @@ def test_s13_sections_that_overlap_for_certain(mode):
         assert "test_stream_sections.py" in str(caught.value)
 
 
-def test_s13_sections_that_may_overlap(mode):
+def test_s13_sections_that_may_conflict(mode):
     x, y = ints(), ints()
 
     @qd.kernel
@@ -236,8 +236,8 @@ def test_s13_sections_that_may_overlap(mode):
             assert x.to_numpy().tolist() == [1] * 10 + [2] * (n - 10), "a warning does not keep the kernel from running"
 
 
-def test_s13_updates_by_different_operations_may_overlap(mode):
-    """Their order may matter; bits that different operations set and clear are an example where it does not."""
+def test_s13_updates_by_different_operations_may_conflict(mode):
+    """Their order may matter. If different operations set and clear different bits, it does not."""
     x = ints()
 
     @qd.kernel
@@ -268,7 +268,7 @@ def test_s13_updates_by_different_operations_may_overlap(mode):
 
 
 @pytest.mark.filterwarnings("error")
-def test_s13_steps_and_rows_that_time_chooses_do_not_overlap(mode):
+def test_s13_strides_and_rows_chosen_by_an_argument_do_not_conflict(mode):
     x, rows = ints(), qd.field(qd.i32, shape=(4, n))
     t = qd.field(qd.i32, shape=())
 
@@ -319,7 +319,7 @@ def test_s13_steps_and_rows_that_time_chooses_do_not_overlap(mode):
     assert rows.to_numpy()[:, 0].tolist() == [6, 5, 4, 3]
 
 
-def test_s13_rows_that_time_chooses_overlap(mode):
+def test_s13_rows_chosen_by_an_argument_conflict(mode):
     rows = qd.field(qd.i32, shape=(4, n))
     t = qd.field(qd.i32, shape=())
 
@@ -382,7 +382,7 @@ def test_s13_one_array_passed_for_two_parameters(mode):
 
 
 @pytest.mark.filterwarnings("error")
-def test_s13_sections_that_do_not_overlap_or_are_allowed_to(mode):
+def test_s13_sections_without_conflicts_and_allowed_ones(mode):
     x, y = ints(), ints()
     v = qd.Vector.ndarray(2, qd.i32, shape=n)
 
@@ -449,7 +449,7 @@ def in_one_section_or_two(x: Ints, y: Ints, apart: qd.template()):
                 y[i] = 2
 
 
-def test_s14_code_that_differs_in_its_sections_alone_is_not_shared(mode):
+def test_s14_code_that_differs_only_in_sections_is_not_shared(mode):
     x, y = ints(), ints()
     forks = 0 if mode == "in order" else 1
     before = qd.stream_pool_stats()
@@ -465,7 +465,7 @@ def test_s14_code_that_differs_in_its_sections_alone_is_not_shared(mode):
         before = after
 
 
-def test_s15_the_pool_is_as_large_as_ever_needed(mode):
+def test_s15_the_pool_grows_to_the_largest_demand(mode):
     x, y = ints(), ints()
     before = qd.stream_pool_stats()
     assert before == {"created": 0, "in_use": 0, "idle": 0, "reused": 0}
@@ -481,7 +481,7 @@ def test_s15_the_pool_is_as_large_as_ever_needed(mode):
     assert qd.stream_pool_stats()["idle"] == 0
 
 
-def test_s14_code_kept_on_disk_knows_its_sections(tmp_path):
+def test_s14_cached_code_keeps_its_sections(tmp_path):
     options = {"cpu_streams": True, "offline_cache": True, "offline_cache_file_path": str(tmp_path)}
 
     for found in (0, 2):
@@ -496,7 +496,7 @@ def test_s14_code_kept_on_disk_knows_its_sections(tmp_path):
     qd.reset()
 
 
-def test_s9_compile_time_statements_stand_beside_blocks(mode):
+def test_s9_compile_time_statements_are_allowed_between_blocks(mode):
     x = qd.ndarray(qd.i32, 4)
 
     @qd.kernel

@@ -1,4 +1,5 @@
-"""Many streams, many threads, everything at once: launches, allocations, frees, events, streams that come and go."""
+"""Stress tests with many streams and threads: launches, allocations, frees, events, creation and destruction of
+streams."""
 
 import random
 import threading
@@ -32,10 +33,10 @@ def move(source: Ints, target: Ints):
 
 
 def one_thread(seed: int, launches: int, streams_of_one: int) -> None:
-    """Does random things and knows what must come out."""
+    """Performs random operations and checks their results."""
     rng = random.Random(seed)
     streams = [qd.create_stream() for _ in range(streams_of_one)]
-    # Per stream an array that only it writes, and what each of its elements must hold.
+    # Per stream, an array that only it writes, and the expected value of its elements.
     arrays = [qd.ndarray(qd.i32, 257) for _ in streams]
     expected = [0] * len(streams)
     event = qd.create_event()
@@ -57,14 +58,14 @@ def one_thread(seed: int, launches: int, streams_of_one: int) -> None:
             done += 2
             del temporary
         elif what < 0.88:
-            # What another stream made, after an event.
+            # Reads data that another stream wrote, after an event.
             other = rng.randrange(len(streams))
             if other != k:
                 event.record(streams[other])
                 event.wait(streams[k])
                 move(arrays[other], arrays[k], qd_stream=streams[k])
                 expected[k] += expected[other]
-                # The other stream must not change what is still being read.
+                # The other stream must not change data that is still being read.
                 event.record(streams[k])
                 event.wait(streams[other])
                 # Numbers stay small enough for their sum.
@@ -93,7 +94,7 @@ def wrap(x: Ints):
 
 
 @pytest.mark.parametrize("cycle", range(3))
-def test_s22_threads_and_streams_that_do_everything_at_once(real, request, cycle):
+def test_s22_threads_and_streams_under_stress(real, request, cycle):
     on_device = request.config.getoption("--arch") != "cpu"
     launches = (10_000 if on_device else 800) // THREADS
     errors: list[BaseException] = []
@@ -113,7 +114,7 @@ def test_s22_threads_and_streams_that_do_everything_at_once(real, request, cycle
         raise errors[0]
 
 
-def test_programs_begin_and_end_many_times(request):
+def test_programs_start_and_end_many_times(request):
     on_device = request.config.getoption("--arch") != "cpu"
     for cycle in range(200 if on_device else 20):
         qd.init(arch=qd.cpu, cpu_streams=True)
@@ -126,5 +127,5 @@ def test_programs_begin_and_end_many_times(request):
             stream.destroy()
         if cycle % 2 == 0:
             assert array[7] == cycle
-        # What is left goes with the program, work under way included.
+        # Remaining objects end with the program, including work in flight.
     qd.reset()

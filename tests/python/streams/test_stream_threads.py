@@ -1,4 +1,4 @@
-"""Many threads launch at once: S22."""
+"""Concurrent launches from many threads: S22."""
 
 import threading
 
@@ -12,7 +12,7 @@ def test_s22_many_threads(mode):
     common = [ints(100) for _ in range(8)]
 
     @qd.kernel
-    def late(x: Ints, value: qd.i32):  # all threads compile it at once
+    def late(x: Ints, value: qd.i32):  # all threads compile it concurrently
         for i in x:
             x[i] = value + 1
 

@@ -1,4 +1,4 @@
-"""Fields and arrays: shapes, types, layouts, which of them a name is, shared memory, what a gradient keeps."""
+"""Fields and arrays: shapes, types, layouts, the array that a name denotes, shared memory, the store of a gradient."""
 
 # As `test_warm_start.py` reads them: a module in two versions, and the results of both.
 CHANGES = {

@@ -1,5 +1,5 @@
-"""Answers that code of the user's own gives: attributes, operators and items by special methods, partial functions,
-modules under other names, classes as they are combined."""
+"""Answers computed by user code: attributes, operators and items by special methods, partial functions, modules under
+other names, combinations of classes."""
 
 # As `test_warm_start.py` reads them: a module in two versions, and the results of both.
 CHANGES = {

@@ -1,5 +1,4 @@
-"""What the names in a kernel stand for: globals, functions, defaults, closures, what decorators and modules put
-there."""
+"""The meaning of names in a kernel: globals, functions, defaults, closures, objects set by decorators and modules."""
 
 # As `test_warm_start.py` reads them: a module in two versions, and the results of both.
 CHANGES = {

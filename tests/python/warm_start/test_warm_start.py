@@ -1,5 +1,5 @@
-"""A later process does without the front end, and never takes code that does not fit: whatever a kernel depends on is
-changed between two processes, each thing in a module of its own.
+"""A later process skips the front end, and never uses stale code. Each dependence of a kernel is changed between two
+processes, each in a separate module.
 
 The modules are in the tables `changes_of_...`, each with its expected results before and after the change. `{{a|b}}`
 in a module is `a` in its first version and `b` in its second; its function `result` gives the result. One process runs
@@ -82,8 +82,8 @@ def version(text, which):
 
 @pytest.fixture
 def run(tmp_path):
-    """Writes modules and runs them in a process of their own: the results, `cache.counts()` after each, and what was
-    printed to standard output and standard error."""
+    """Writes modules and runs them in a separate process. Returns the results, `cache.counts()` after each, and
+    standard output and standard error."""
     (tmp_path / "other.py").write_text(OTHER)
     (tmp_path / "driver.py").write_text(DRIVER)
 
@@ -120,7 +120,7 @@ def texts(changes, which):
 
 
 def differing(changes, results, which):
-    """Where results are not those of this version, with what they should be."""
+    """The results that differ from those of this version, with the expected ones."""
     expected = {name: case[1 + which] for name, case in changes.items()}
     return {n: (r, expected[n]) for n, r in zip(changes, results, strict=True) if r != expected[n]}
 
@@ -131,7 +131,7 @@ def lowered(changes, counts):
     return {name for name, before, after in zip(changes, totals, totals[1:], strict=False) if after > before}
 
 
-def test_whatever_is_changed_the_new_result_comes(run, changes):
+def test_any_change_gives_the_new_result(run, changes):
     versions = [texts(changes, which) for which in (0, 1)]
     results, cold, _, _ = run(versions[0])
     assert differing(changes, results, 0) == {}
@@ -146,18 +146,18 @@ def test_whatever_is_changed_the_new_result_comes(run, changes):
     assert differing(changes, results, 1) == {}
     assert changes.keys() - lowered(changes, changed) == SAME_CODE & changes.keys()
 
-    # What was compiled after a difference was met is recalled like anything else.
+    # Code that was compiled after a difference was found is recalled like any other.
     results, warm, _, _ = run(versions[1])
     assert differing(changes, results, 1) == {}
     assert lowered(changes, warm) == set()
 
-    # None of the two versions, which are both kept where sources are the same, is taken for the other.
+    # Neither of the two versions, which are both cached if sources are equal, is used for the other.
     for which in (0, 1):
         results, _, _, _ = run(versions[which])
         assert differing(changes, results, which) == {}
 
 
-def test_modules_that_python_has_compiled_are_the_same(run, changes, tmp_path):
+def test_bytecode_modules_behave_the_same(run, changes, tmp_path):
     modules = texts(changes, 0)
     run(modules, PYTHONDONTWRITEBYTECODE="")
     assert len(list(tmp_path.rglob("m*.pyc"))) == len(modules)
@@ -166,7 +166,7 @@ def test_modules_that_python_has_compiled_are_the_same(run, changes, tmp_path):
     assert lowered(changes, counts) == set()
 
 
-def test_sources_of_equal_size_and_time_are_told_apart(run, tmp_path):
+def test_sources_of_equal_size_and_time_are_distinguished(run, tmp_path):
     text = HEAD + "@qd.kernel\ndef result() -> qd.i32:\n    return {{1|2}}\n"
     first, second = version(text, 0), version(text, 1)
     assert run([first])[0] == [1]
@@ -213,7 +213,7 @@ def other() -> qd.i32:
 )
 
 
-def test_kernels_with_fastcache_tell_whether_it_spared_them(run):
+def test_fastcache_kernels_report_front_end_hits(run):
     text = (
         DECLARED_AND_OTHER
         + """
@@ -228,7 +228,7 @@ def result():
     assert run([text])[0] == [[warm, nothing, warm]]
 
 
-def test_kernels_without_fastcache_tell_whether_their_machine_code_was_there(run):
+def test_other_kernels_report_machine_code_hits(run):
     text = (
         DECLARED_AND_OTHER
         + """
@@ -242,7 +242,7 @@ def result():
     assert run([text])[0] == [[False, False, True]]
 
 
-def test_what_is_said_while_compiling_is_said_again(run):
+def test_compile_time_messages_are_repeated(run):
     text = (
         HEAD
         + """
@@ -262,7 +262,7 @@ def result() -> qd.i32:
         assert err.count("m0.py:14: SyntaxWarning") == 1
 
 
-def test_options_that_matter_are_looked_at(run):
+def test_relevant_options_are_compared(run):
     text = (
         HEAD
         + """
@@ -303,7 +303,7 @@ def result():
         assert (results, counts[-1]["lowered"]) == ([2 * sum(range(40))], lowered)
 
 
-def test_traces_that_are_damaged_or_lead_nowhere_are_made_anew(run, tmp_path):
+def test_damaged_and_dangling_traces_are_rebuilt(run, tmp_path):
     text = HEAD + changes_of_names.CHANGES["a function's text, two calls deep"][0].replace("{{1|2}}", "1")
     run([text])
     (trace,) = tmp_path.rglob("*.traces/*")
@@ -321,7 +321,7 @@ def test_traces_that_are_damaged_or_lead_nowhere_are_made_anew(run, tmp_path):
     assert run([text])[1][-1]["lowered"] == 0
 
 
-def test_why_a_kernel_is_compiled_is_said_to_who_asks(run):
+def test_the_reason_for_compiling_is_reported_on_request(run):
     ask = {"OCTANTS_LOG_LEVEL": "debug"}
     wanted = {
         "a global": "value of type int changed",

@@ -18,7 +18,7 @@ use super::plan_sweeps::{Need, Plan, Seed, close};
 use super::sweep_state::{Indices, Mode};
 use octants_analysis::{Place, trace_address};
 
-/// How lanes run iterations, all i64: from `first` on in steps, `share` of them, of `n` in all.
+/// The iterations of a lane, all i64: `share` of the `n` iterations, starting at `first`, with a stride.
 pub(super) struct Turns {
     pub first: ValueId,
     pub step: ValueId,
@@ -35,7 +35,7 @@ impl Turns {
     }
 }
 
-/// The values that determine an iteration's length: the loops that count, and what must be computed for them.
+/// The values that determine an iteration's length: the counted loops, and the code that their trip counts need.
 pub(super) struct Lengths {
     loops: Vec<ValueId>,
     need: Need,

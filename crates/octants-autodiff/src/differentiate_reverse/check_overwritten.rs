@@ -186,9 +186,9 @@ fn overwrites(plan: &Plan, dependence: &Dependence<'_>, load: &Access, write: &A
     }
 }
 
-/// One iteration of a parallel loop reads what another one stores: some two of them lead to the same element, as far as
-/// indices are a multiple of the loop's and a constant. Indices along other axes must be the same values. Branches that
-/// leave out an edge of the loop are taken to be entered; what others leave out is not known.
+/// Whether one iteration of a parallel loop reads an element that another one stores, for indices that are a multiple
+/// of the loop index plus a constant. Indices along other axes must be equal values. Branches that exclude only the
+/// edges of the loop are assumed to be taken. For other branches, the excluded iterations are unknown.
 fn crosses_iterations(plan: &Plan, dependence: &mut Dependence<'_>, load: &Access, store: &Access) -> bool {
     let body = plan.body;
     let root_loop = |v: ValueId| {
@@ -223,8 +223,8 @@ fn conditions_around(plan: &Plan, v: ValueId) -> impl Iterator<Item = (ValueId, 
     })
 }
 
-/// Where a condition `holds`, or where it does not, all iterations are but those at an edge: it compares sums and
-/// multiples of indices by their order, leaves out one number, or is made of such conditions.
+/// Whether the condition being equal to `holds` excludes only iterations at an edge: it is an order comparison of sums
+/// and multiples of indices, excludes one number, or consists of such conditions.
 fn is_edge(plan: &Plan, c: ValueId, holds: bool) -> bool {
     let (body, layout) = (plan.body, &plan.layout);
     match &body.inst(c).op {
@@ -240,8 +240,8 @@ fn is_edge(plan: &Plan, c: ValueId, holds: bool) -> bool {
             };
             leaves_out && is_linear(body, *x) && is_linear(body, *y)
         }
-        // `and`, `or`, and what is left of `continue`: a constant may be stored where the condition holds or where it
-        // does not.
+        // `and`, `or`, and the flag of a structured `continue`: a constant may be stored in either branch of the
+        // condition.
         Op::Load(a) => match trace_address(body, *a) {
             Place::Local(l) => layout.stores[l.index()].iter().all(|s| match body.inst(*s).op {
                 Op::Store(_, x) => {
@@ -266,7 +266,7 @@ fn is_linear(body: &Body, v: ValueId) -> bool {
     }
 }
 
-/// What a value is computed from may differ between iterations of a loop.
+/// Whether the operands of a value may differ between iterations of a loop.
 fn depends_on_loop(plan: &Plan, v: ValueId, around: ValueId) -> bool {
     let inner = plan.body.inst(around).op.blocks()[0];
     if !plan.layout.is_inside(v, inner) {

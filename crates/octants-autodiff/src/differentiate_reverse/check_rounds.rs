@@ -11,7 +11,7 @@ use super::plan_sweeps::{Plan, Seed, close};
 use crate::memory_use::{MemoryUse, changed_by, memory_use};
 use octants_analysis::{Place, trace_address};
 
-/// Searches for such rounds among those that the adjoint runs.
+/// Finds such loops among those that the adjoint runs.
 ///
 /// # Errors
 /// The first.
@@ -32,7 +32,7 @@ pub(super) fn check_rounds(plan: &Plan, buffers: &[Buffer]) -> Result<(), Box<Di
     Ok(())
 }
 
-/// What decides about the rounds of a loop, of what is read of memory that they write.
+/// A read that determines the number of iterations of a loop, from memory that the iterations write.
 fn overwritten_read(plan: &Plan, v: ValueId) -> Option<(ValueId, BufferId)> {
     let body = plan.body;
     let mut written = Vec::new();
@@ -48,7 +48,7 @@ fn overwritten_read(plan: &Plan, v: ValueId) -> Option<(ValueId, BufferId)> {
     reads.sort_by_key(|r| plan.layout.position[r.index()]);
     reads.into_iter().find_map(|r| match memory_use(&body.inst(r).op) {
         MemoryUse::Load(a) | MemoryUse::VolatileLoad(a) => match trace_address(body, a) {
-            // An element of each round's own is read as it was.
+            // An element that only one round accesses is read unchanged.
             Place::Buffer(b) if written.contains(&b) && !is_of_round(plan, a, v) => Some((r, b)),
             _ => None,
         },
@@ -56,7 +56,7 @@ fn overwritten_read(plan: &Plan, v: ValueId) -> Option<(ValueId, BufferId)> {
     })
 }
 
-/// What a value is computed from changes from round to round of a loop.
+/// Whether the operands of a value change between iterations of a loop.
 fn is_of_round(plan: &Plan, value: ValueId, rounds: ValueId) -> bool {
     let (body, layout) = (plan.body, &plan.layout);
     let changes = |l: octants_ir::LocalId| {

@@ -55,7 +55,7 @@ impl Emitter<'_> {
         self.scopes.last_mut().expect("compiler bug: no scope").insert(v, copy);
     }
 
-    /// Takes note of a value that was just made, so that it can be carried.
+    /// Records a new value, so that it can be passed between blocks.
     pub fn note(&mut self, made: ValueId) {
         self.home.insert(made, self.b.cursor());
     }
@@ -86,7 +86,7 @@ impl Emitter<'_> {
     }
 }
 
-/// Cheaper made again than carried along.
+/// Cheaper to recompute than to carry along.
 fn is_rematerialized(op: &Op) -> bool {
     matches!(
         op,

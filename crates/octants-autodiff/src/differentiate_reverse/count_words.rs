@@ -31,7 +31,7 @@ pub(super) fn need_of_count(plan: &Plan) -> Need {
     close(body, &plan.layout, body.root, seeds)
 }
 
-/// The words of a loop are its extent times those of an iteration: nothing in it counts.
+/// Whether the words of a loop are its trip count times those of an iteration, because nothing in it needs counting.
 fn is_multiplied(plan: &Plan, v: ValueId) -> bool {
     plan.is_counted(v) && !plan.body.inst(v).op.blocks().into_iter().any(|b| uses_store_within(plan, b))
 }
@@ -68,8 +68,8 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Counts the iteration that begins, whose code `run` appends: of a parallel loop as a lane, of another one as part
-    /// of `sum`.
+    /// Counts the current iteration, whose code `run` appends: as a lane for a parallel loop, otherwise as part of
+    /// `sum`.
     pub(super) fn count_iteration(
         &mut self,
         v: ValueId,

@@ -57,8 +57,7 @@ impl Emitter<'_> {
         self.add_at(addr, sum, shared);
     }
 
-    /// The outermost loop in order around a load for which the address is the same in all iterations, and which does
-    /// nothing but read there.
+    /// The outermost sequential loop around a load in which the address is invariant and the memory is only read.
     fn outermost_invariant(&self, load: ValueId, addr: ValueId) -> Option<ValueId> {
         let (source, layout) = (self.source(), &self.plan.layout);
         let Place::Buffer(buffer) = trace_address(source, addr) else { return None };

@@ -134,7 +134,7 @@ impl Emitter<'_> {
                     b.binary(BinaryOp::Add, n, one)
                 });
             }
-            // What is counted is complete before the loop may be left.
+            // The count is complete before the loop may exit.
             let insts = e.source().block(from);
             let (run, exit) = insts.split_at(insts.len() - usize::from(exit_of(e.source(), from) != Exit::Never));
             match counting {

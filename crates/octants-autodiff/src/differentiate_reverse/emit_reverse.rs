@@ -81,7 +81,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The instruction with those of its operands that its rule reads, where the forward sweep's copy cannot be used.
+    /// The instruction with the operands that its rule reads, if the forward sweep's copy cannot be used.
     fn make_result(&mut self, v: ValueId) -> ValueId {
         let inst = self.source().inst(v).clone();
         let mut needed = HashSet::new();

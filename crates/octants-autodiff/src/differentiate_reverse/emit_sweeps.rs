@@ -26,19 +26,19 @@ pub(super) struct Emitter<'a> {
     pub home: HashMap<ValueId, BlockId>,
     /// Locals that carry copies to other blocks.
     pub carriers: HashMap<ValueId, LocalId>,
-    /// Of loops of the source.
+    /// The indices of the source's loops.
     pub indices: HashMap<ValueId, Indices>,
     pub adjoints: HashMap<ValueId, Adjoint>,
-    /// The adjoints of locals, but for those of an iteration of a parallel loop.
+    /// The adjoints of locals, except those private to an iteration of a parallel loop.
     pub adjoint_locals: HashMap<LocalId, LocalId>,
     /// The start of the reverse sweep of each source block.
     pub reversed: HashMap<BlockId, Mark>,
     pub iteration: Option<Iteration>,
-    /// Of loops that are being run backwards.
+    /// The deferred sums of loops that are being run backwards.
     pub deferred: HashMap<ValueId, Deferred>,
     /// Trip counts of loops whose bounds do not determine them.
     pub trips: HashMap<ValueId, ValueId>,
-    /// What locals were when a loop began.
+    /// The values of locals when a loop began.
     pub snapshots: HashMap<(ValueId, LocalId), ValueId>,
     pub stacks: HashMap<ValueId, Stack>,
     pub store: Store,

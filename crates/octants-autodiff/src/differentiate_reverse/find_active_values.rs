@@ -13,16 +13,16 @@ use crate::derivative_rules::has_derivative;
 use crate::memory_use::{MemoryUse, memory_use};
 use octants_analysis::{Place, locals_of_all_iterations, runs_once, touched_at_own_indices, trace_address};
 
-/// What takes part in differentiation.
+/// The active values, locals and memory.
 pub(super) struct Activity {
     values: Vec<bool>,
     locals: Vec<bool>,
-    /// Instructions that the reverse sweep has something to do for, and the branches and loops around them.
+    /// Instructions that the reverse sweep must handle, and the branches and loops around them.
     works: Vec<bool>,
 }
 
 impl Activity {
-    /// Finds what is active in a body, for buffers with these gradients.
+    /// Runs the analysis on a body, for buffers with these gradients.
     pub fn of(body: &Body, gradients: &[Option<BufferId>]) -> Activity {
         let n = (body.insts.len(), body.locals.len());
         let mut useful = Marks { values: vec![false; n.0], locals: vec![false; n.1] };
@@ -46,7 +46,7 @@ impl Activity {
         self.values[v.index()]
     }
 
-    /// The reverse sweep has something to do for an instruction, or for one in its blocks.
+    /// The reverse sweep must handle an instruction, or one in its blocks.
     pub fn works(&self, v: ValueId) -> bool {
         self.works[v.index()]
     }
@@ -91,13 +91,13 @@ struct Marks {
     locals: Vec<bool>,
 }
 
-/// Of each value whether it depends on memory with a gradient.
+/// For each value, whether it depends on memory with a gradient.
 pub(crate) fn varied_values(body: &Body, has_gradient: &impl Fn(BufferId) -> bool) -> Vec<bool> {
     Marks::varied(body, has_gradient).values
 }
 
 impl Marks {
-    /// What depends on memory with a gradient.
+    /// The values that depend on memory with a gradient.
     fn varied(body: &Body, has_gradient: &impl Fn(BufferId) -> bool) -> Marks {
         let mut varied = Marks { values: vec![false; body.insts.len()], locals: vec![false; body.locals.len()] };
         while spread_forward(body, has_gradient, &mut varied) {}
@@ -203,7 +203,7 @@ fn spread_backward(
     changed
 }
 
-/// Refuses what has no rule and takes part.
+/// Refuses active operations without a rule.
 pub(super) fn refuse_unsupported(body: &Body, activity: &Activity) -> Result<(), Box<Diagnostic>> {
     let mut used = HashSet::new();
     body.visit(body.root, &mut |_, inst| inst.op.for_each_operand(|u| _ = used.insert(u)));
@@ -268,8 +268,8 @@ pub(super) fn refuse_unsupported(body: &Body, activity: &Activity) -> Result<(),
     found.map_or(Ok(()), Err)
 }
 
-/// What an addition found in a place that iterations of a parallel loop share depends on their order, which the
-/// gradient's iterations would have to run backwards.
+/// Finds a used old value of an addition to memory that iterations of a parallel loop share. It depends on the order of
+/// the iterations, which the gradient would have to reverse.
 fn find_running_sum(body: &Body, activity: &Activity, parallel: ValueId, inner: BlockId) -> Option<Box<Diagnostic>> {
     let mut found = None;
     let mut places = None;

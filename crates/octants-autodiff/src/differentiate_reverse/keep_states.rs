@@ -16,7 +16,7 @@ use super::plan_sweeps::Plan;
 use super::store_arguments::{StoreArguments, WORDS};
 use super::sweep_state::{Stack, Store};
 
-/// More bytes than this of one loop do not go to locals.
+/// Maximum bytes of a loop's states that are kept in locals.
 const MOST_BYTES_IN_LOCALS: u64 = 4096;
 /// The maximum number of loops using the store for which LLVM may see the positions.
 const MOST_IN_SIGHT: usize = 6;
@@ -77,7 +77,7 @@ impl Store {
         }
     }
 
-    /// Lets a lane begin its part of the store; what is in force outside comes back as the result.
+    /// Enters a lane's part of the store. Returns the previous state, to be restored.
     pub fn begin_lane(&mut self, b: &mut Builder, lane: ValueId) -> Store {
         let outside = self.clone();
         let args = self.args();
@@ -204,7 +204,7 @@ impl Store {
         }
     }
 
-    /// Moves a position in the store: on, and yields where it was, or back, and yields where it is.
+    /// Moves a position in the store forward and yields the old position, or back and yields the new one.
     fn move_top(&self, b: &mut Builder, s: Scalar, op: BinaryOp) -> ValueId {
         let tops = self.tops.expect("compiler bug: states are stored outside a lane");
         let [was, is] = b.update_local(tops[word_class(s)], |b, at| {
@@ -261,7 +261,7 @@ pub(super) fn take_apart(b: &mut Builder, v: ValueId, out: &mut Vec<ValueId>) {
     }
 }
 
-/// A value of the scalars at the end of `leaves`, which are there in reverse order.
+/// A value of the scalars at the end of `leaves`, in reverse order.
 fn put_together(b: &mut Builder, ty: &Type, leaves: &mut Vec<ValueId>) -> ValueId {
     match ty {
         Type::Scalar(_) => leaves.pop().expect("compiler bug: a state with a missing scalar"),
@@ -290,8 +290,7 @@ pub(super) fn uses_store_within(plan: &Plan, block: octants_ir::BlockId) -> bool
     found
 }
 
-/// The variables that go to the store, and the loops that keep them; `lengths` are those of the blocks of loops that
-/// are cut.
+/// The variables that are kept in the store, and their loops. `lengths` are the strip lengths of strip-mined loops.
 pub(super) fn stored_states(plan: &Plan, lengths: &HashMap<ValueId, u32>) -> Vec<StoredState> {
     let mut out = Vec::new();
     plan.body.visit(plan.body.root, &mut |v, inst| {

@@ -59,7 +59,7 @@ pub use store_arguments::{STORE_PARAMS, StoreArguments};
 use strip_kept_loops::{Stripped, strip_kept_loops};
 use sweep_state::Store;
 
-/// What an adjoint keeps in memory of the launch.
+/// The store that an adjoint needs.
 #[derive(Debug, Clone)]
 pub struct StoreNeed {
     /// The arguments that describe the adjoint's store.
@@ -68,7 +68,7 @@ pub struct StoreNeed {
     /// struct of numbers of type i64: iterations of the largest parallel loop that keeps states, words of a lane (of 32
     /// bits, of 64), words of the root (of 32 bits, of 64).
     pub count: Kernel,
-    /// What is kept in the store.
+    /// The contents of the store.
     pub kept: Vec<StoredState>,
 }
 
@@ -91,7 +91,7 @@ pub enum Keeping {
     /// In every iteration.
     #[default]
     Iterations,
-    /// Where iterations are short, once in a block of some, whose other states are computed again.
+    /// For short iterations: once per strip of a few iterations, whose other states are recomputed.
     Blocks,
 }
 
@@ -112,7 +112,7 @@ pub fn refuse_recursion(kernel: &Kernel) -> Result<(), Box<Diagnostic>> {
 }
 
 /// Turns a kernel into its adjoint, which stores states according to `keeping`. Buffers without a shadow buffer have no
-/// gradient. `found` are the loads of what atomic operations found and overwrote. The result is the memory that the
+/// gradient. `found` are the loads of old values that atomic operations overwrote. The result is the memory that the
 /// adjoint needs per launch. `warn` receives warnings about code that makes the gradient wrong but may be intended.
 ///
 /// # Errors
@@ -140,7 +140,7 @@ pub fn differentiate_reverse(
     emit_adjoint(kernel, &Plan::of(&body, &activity), found, &lengths, &gradients)
 }
 
-/// Makes the adjoint as it is planned; `lengths` are those of the blocks of loops that are cut.
+/// Emits the adjoint according to its plan. `lengths` are the strip lengths of strip-mined loops.
 fn emit_adjoint(
     kernel: &mut Kernel,
     plan: &Plan,

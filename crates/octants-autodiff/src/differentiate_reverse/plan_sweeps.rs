@@ -26,8 +26,8 @@ use octants_analysis::{CodeLayout, Place, first_use_sets, known_int, locals_of_a
 pub(super) struct Need {
     /// Instructions of the region.
     pub values: HashSet<ValueId>,
-    /// Those of them whose results are read. Others are run for the locals that they change, or for what is in
-    /// them.
+    /// Those of them whose results are read. The others run for the locals that they change, or for their nested
+    /// instructions.
     pub read: HashSet<ValueId>,
     /// Locals whose values in the region are read.
     pub locals: BTreeSet<LocalId>,
@@ -55,7 +55,7 @@ pub(super) struct Plan<'a> {
     pub tasks: Vec<BlockId>,
     /// The values that the sweeps of the root compute.
     pub root: Need,
-    /// Of the loops that are run backwards.
+    /// The plans of the loops that are run backwards.
     pub loops: HashMap<ValueId, LoopPlan>,
 }
 
@@ -110,7 +110,7 @@ impl<'a> Plan<'a> {
         self.loops.contains_key(&v) || in_need(&self.root) || self.loops.values().any(|p| in_need(&p.need))
     }
 
-    /// How many times the loop runs is known from its bounds only.
+    /// The bounds alone determine the trip count of the loop.
     pub fn is_counted(&self, v: ValueId) -> bool {
         match &self.body.inst(v).op {
             Op::For(l) => exit_of(self.body, l.body) == Exit::Never,
@@ -118,8 +118,8 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The type in which the iterations of a loop are counted that may be left early. Loops with several axes, whose
-    /// indices are found by division, must be left before the 2^31st iteration.
+    /// The type of the iteration counter of a loop with an early exit. Loops with several axes, whose indices are
+    /// computed by division, must exit before the 2^31st iteration.
     pub fn trips_type(&self, v: ValueId) -> Scalar {
         let is_short = |r: &Range| self.body.ty(r.begin).scalar().is_some_and(|s| s.bits() <= 32);
         match &self.body.inst(v).op {
@@ -211,7 +211,7 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// An address in a local is one that iterations of the parallel loop around an instruction share.
+    /// Whether iterations of the parallel loop around an instruction share the local at an address.
     fn is_shared(&self, v: ValueId, addr: ValueId) -> bool {
         let Place::Local(l) = trace_address(self.body, addr) else { return false };
         let around = |p: &&ValueId| {
@@ -274,8 +274,8 @@ pub(super) enum Seed {
     Local(LocalId),
 }
 
-/// Whether statements set a local, the whole of it, before they use it: by their first use, or in branches and loops
-/// that hold all uses. `None` if they do not use it.
+/// Whether statements set all of a local before they use it: by their first use, or in branches and loops that contain
+/// all uses. `None` if they do not use it.
 fn sets_before_use(body: &Body, statements: &[ValueId], l: LocalId) -> Option<bool> {
     let use_of = |v: &ValueId| first_use_sets(body, std::slice::from_ref(v), l);
     let first = statements.iter().position(|v| use_of(v).is_some())?;
@@ -397,7 +397,7 @@ impl Closure<'_> {
         matches!(self.body.inst(before).op, Op::Assert(..)).then_some(before)
     }
 
-    /// What is in a branch or loop needs that to be run.
+    /// Code in a branch or loop needs that branch or loop.
     fn run_around(&mut self, v: ValueId) {
         if let Some(owner) = self.layout.around(v)
             && self.layout.is_inside(owner, self.region)

@@ -25,11 +25,10 @@ use super::keep_states::{take_apart, to_word};
 use super::plan_sweeps::{Plan, Seed, close};
 use octants_analysis::{CodeLayout, Place, trace_address};
 
-/// Odd numbers whose multiples spread over all bits.
+/// Odd multipliers that mix all bits.
 const MIX: [i64; 2] = [0x9e37_79b9_7f4a_7c15_u64 as i64, 0xd6e8_feb8_6659_fd93_u64 as i64];
 
-/// Whether a kernel as the front end leaves it may have loops to record: a cheap test, whose positive answers may be
-/// wrong.
+/// Whether a kernel from the front end may have loops to record. A cheap test with false positives.
 pub fn may_record_trip_counts(kernel: &Kernel) -> bool {
     let bodies = || kernel.functions.iter().map(|f| (&f.body, true)).chain([(&kernel.body, false)]);
     let any = |wanted: &dyn Fn(&Body, bool, &Inst) -> bool| {
@@ -63,7 +62,7 @@ pub fn may_record_trip_counts(kernel: &Kernel) -> bool {
     has_bounds || any(&has_exits) && any(&reads_integers)
 }
 
-/// What is recorded.
+/// The events to record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recorded {
     /// Loops whose length comes from memory and is cheap to compute.
@@ -72,15 +71,16 @@ pub enum Recorded {
     Reads,
 }
 
-/// Makes of a kernel the one that tells how many times its loops run, of those that its gradient runs again and whose
-/// length comes from memory, and perhaps what it reads again. If there is nothing to record, the kernel does nothing.
+/// Turns a kernel into its recorder: the kernel that computes the trip counts of loops that the gradient runs again and
+/// whose length comes from memory, and optionally records the values that it reads again. If there is nothing to
+/// record, the recorder does nothing.
 pub fn record_trip_counts(kernel: &mut Kernel, recorded: Recorded, sources: &Sources) {
     let source = std::mem::take(&mut kernel.body);
     let activity = Activity::of(&source, &gradients(kernel));
     record_as_planned(kernel, &Plan::of(&source, &activity), recorded, sources);
 }
 
-/// Makes of a kernel the one that records its loops; `plan` is that of its gradient.
+/// Turns a kernel into its recorder, according to the `plan` of its gradient.
 fn record_as_planned(kernel: &mut Kernel, plan: &Plan, recorded: Recorded, sources: &Sources) {
     let (mut places, mut run) = (Vec::new(), HashSet::new());
     plan.body.visit(plan.body.root, &mut |v, inst| {
@@ -137,8 +137,8 @@ fn record_as_planned(kernel: &mut Kernel, plan: &Plan, recorded: Recorded, sourc
     kernel.body = b.body;
 }
 
-/// What must be run to know how many times a loop runs, or what is read, where that comes from memory and can be had
-/// again: of loops only, without much work.
+/// The code that determines a trip count or a value read, if it comes from memory and can be recomputed; for trip
+/// counts, only if this is cheap.
 fn what_decides(plan: &Plan, v: ValueId, recorded: Recorded) -> Option<HashSet<ValueId>> {
     let body = plan.body;
     let mut seeds = Vec::new();
@@ -292,7 +292,7 @@ impl Recorder<'_> {
         product
     }
 
-    /// A number that differs where either of two does, nearly always.
+    /// Combines two numbers into a hash.
     fn mix(&mut self, a: ValueId, x: ValueId) -> ValueId {
         let [k, l] = MIX.map(|k| self.b.int(k, Scalar::I64));
         let x = self.b.cast(x, Scalar::I64);

@@ -47,8 +47,8 @@ pub(super) fn refuse_rounded_extremes(plan: &Plan) -> Result<(), Box<Diagnostic>
     found.map_or(Ok(()), Err)
 }
 
-/// A value is the same to the bit wherever it is computed: what memory holds, chosen and rearranged, and, unless
-/// `exact`, added or multiplied once. Locals in `seen` are being looked at.
+/// Whether recomputing a value yields the same bits: it consists of values from memory, selected and rearranged, and,
+/// unless `exact`, added or multiplied once. Locals in `seen` are being visited.
 fn is_bitwise_reproducible(plan: &Plan, v: ValueId, exact: bool, seen: &mut HashSet<(LocalId, bool)>) -> bool {
     let body = plan.body;
     let inst = body.inst(v);
@@ -99,8 +99,7 @@ fn is_set_the_same(plan: &Plan, l: LocalId, exact: bool, seen: &mut HashSet<(Loc
 }
 
 impl Emitter<'_> {
-    /// Lets the contribution `x` to the element at an address take the element's adjoint where it is what the element
-    /// holds.
+    /// The contribution `x` to the element at an address takes the element's adjoint if it equals the element.
     pub(super) fn reverse_extreme(&mut self, addr: ValueId, x: ValueId) {
         let Some((adjoint, shared)) = self.adjoint_address(addr) else { return };
         let addr = self.get(addr);

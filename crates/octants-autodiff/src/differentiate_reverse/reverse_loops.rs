@@ -13,8 +13,8 @@ use super::keep_states::{uses_store, uses_store_within};
 use super::sweep_state::{Indices, Iteration, Mode};
 use octants_analysis::{MemoryClasses, for_each_element, locals_of_all_iterations, touched_at_own_indices};
 
-/// The user's loop settings, for the reversed loop. Its group is one of a region of the adjoint:
-/// `join_conflicting_groups` makes sure that these may run side by side.
+/// The user's loop settings, for the reversed loop. Its group belongs to a region of the adjoint:
+/// `join_conflicting_groups` ensures that these groups may run concurrently.
 fn in_adjoint(config: Option<&LoopConfig>) -> Option<LoopConfig> {
     let reversed = |g: LoopGroup| LoopGroup { region: Some(g.region.unwrap_or(u32::MAX)), ..g };
     config.map(|c| LoopConfig { group: c.group.map(reversed), ..c.clone() })
@@ -54,9 +54,9 @@ impl<'a> Emitter<'a> {
         self.iteration = None;
     }
 
-    /// The fields that a parallel loop touches only at its own indices, the same ones along the same axes: what an
-    /// iteration adds to their gradients no other one adds to. Arrays may alias, which the pass `demote_shadow_atomics`
-    /// takes into account; fields that share memory are left out.
+    /// The fields that a parallel loop touches only at its own indices, in the same order: only one iteration adds to
+    /// each element of their gradients. Excludes fields that share memory. Arrays may alias, which the pass
+    /// `demote_shadow_atomics` takes into account.
     fn own_buffers(&self, v: ValueId, from: BlockId) -> HashSet<BufferId> {
         let source = self.source();
         // A kernel may use a gradient like any other memory.
@@ -166,8 +166,8 @@ impl<'a> Emitter<'a> {
         self.end_deferring(v);
     }
 
-    /// A loop whose rounds are tasks; the reversed loop's rounds are tasks too, from the last to the first. There is
-    /// one at least.
+    /// A loop whose iterations are tasks. The reversed loop has tasks too, and runs from the last iteration to the
+    /// first. There is at least one iteration.
     fn reverse_rounds(&mut self, v: ValueId, from: BlockId) {
         self.b.span = self.source().inst(v).span;
         let trips = self.carry(self.trips[&v]);

@@ -24,8 +24,9 @@ use super::plan_sweeps::{Exit, Plan, exit_of};
 use octants_analysis::{CostModel, for_each_element, known_int};
 use octants_ir::insert_code::{and, push_if};
 
-/// Iterations of a block, by what a state and an iteration may be at most: states of a block should fit registers,
-/// beside what an iteration computes with, and its code is there for each iteration in each of three sweeps.
+/// The strip length, by the maximum size of a state and of an iteration. The states of a strip should fit into
+/// registers, together with an iteration's temporaries, and the code is repeated for each iteration of a strip in each
+/// of three sweeps.
 const BLOCKS: [Block; 2] =
     [Block { length: 8, words: 4, operations: 64 }, Block { length: 4, words: 8, operations: 128 }];
 
@@ -43,11 +44,12 @@ struct Block {
 /// A body with loops in blocks.
 pub(super) struct Stripped {
     pub body: Body,
-    /// Iterations of a block, of the loops over blocks.
+    /// For each loop over blocks, the number of iterations per block.
     pub lengths: HashMap<ValueId, u32>,
 }
 
-/// Each loop that is cut becomes several, all of them written out: of more the code would be too long.
+/// Maximum number of loops that are strip-mined. Each becomes several unrolled loops, so with more of them the code
+/// would be too long.
 const MOST_CUT: usize = 4;
 
 /// Cuts the loops of a body for which that pays; `None` if there are none. `gradients` selects the buffers that are
@@ -91,7 +93,7 @@ fn block_length(plan: &Plan, v: ValueId) -> Option<i64> {
     Some(block.length)
 }
 
-/// A loop keeps states in the store, or in more locals than are registers.
+/// A loop keeps states in the store, or in more locals than there are registers.
 fn keeps_in_memory(plan: &Plan, v: ValueId) -> bool {
     let Some(p) = plan.loops.get(&v) else { return false };
     let in_registers = match &plan.body.inst(v).op {
@@ -140,8 +142,7 @@ fn operations_in(body: &Body, block: BlockId) -> Option<usize> {
     Some(sum)
 }
 
-/// Makes of a loop one over blocks. What is added has no place in the source: its numbers do not overflow when they are
-/// used.
+/// Turns a loop into one over strips. The added code has no source location, because its integers do not overflow.
 fn cut(b: &mut Builder, plan: &Plan, v: ValueId, length: i64) {
     let op = b.body.inst(v).op.clone();
     let from = op.blocks()[0];
@@ -166,7 +167,7 @@ fn cut(b: &mut Builder, plan: &Plan, v: ValueId, length: i64) {
     let iterations = ForLoop::serial(dims, over_iterations);
     let iterations = b.push(Op::For(Box::new(iterations)), Type::Unit);
     b.set_cursor(over_iterations);
-    // What both sweeps of an iteration use is outside of the branch.
+    // Values that both sweeps of an iteration use are outside of the branch.
     let mut runs = None;
     if let Some(Begun { first, left }) = block {
         let at = b.push(Op::LoopIndex(iterations, 0), s.into());
@@ -220,7 +221,7 @@ fn breaks(body: &Body, block: BlockId) -> bool {
     body.block(block).last().is_some_and(|u| body.inst(*u).op == Op::Break)
 }
 
-/// The existing flag: zero before the loop, and set by what leaves it.
+/// The existing flag: zero before the loop, and set by its exit.
 fn flag_of(plan: &Plan, exit: ValueId, from: BlockId) -> Option<LocalId> {
     let (body, layout) = (plan.body, &plan.layout);
     let Op::If(c, yes, _) = body.inst(exit).op else { return None };
@@ -291,7 +292,7 @@ fn begin_block(b: &mut Builder, v: ValueId, numbers: &Numbers, length: i64) -> B
     Begun { first, left }
 }
 
-/// The number of iterations of a range, and that of their blocks.
+/// The number of iterations of a range, and the number of strips.
 fn count_blocks(b: &mut Builder, range: &Range, number: Scalar, length: i64) -> (ValueId, ValueId) {
     let s = b.ty(range.begin).scalar().expect("compiler bug: a bound is not a scalar");
     let runs = b.binary(BinaryOp::Lt, range.begin, range.end);

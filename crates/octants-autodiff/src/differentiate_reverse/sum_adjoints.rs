@@ -11,7 +11,7 @@ use super::sweep_state::Adjoint;
 use crate::derivative_rules::{Part, has_derivative, whole};
 
 impl Emitter<'_> {
-    /// The sum of what was contributed to the adjoint of a value; `None` where nothing was.
+    /// The accumulated adjoint of a value; `None` if nothing was contributed.
     pub fn take_adjoint(&mut self, v: ValueId) -> Option<ValueId> {
         let Adjoint { value, local } = self.adjoints.remove(&v)?;
         let inner = local.map(|local| self.b.load_local(local));
@@ -51,12 +51,12 @@ impl Emitter<'_> {
             Part::At(i) => component_addr(&mut self.b, addr, &ty, *i),
             Part::AtIndices(indices) => self.b.element_addr(addr, indices.clone()),
         };
-        // Iterations share what was computed before their loop.
+        // Iterations share values computed before their loop.
         let shared = self.iteration.is_some() && self.plan.tasks.contains(&home);
         self.add_at(addr, value, shared);
     }
 
-    /// Adds the floats of a value to what is at an address.
+    /// Adds the floats of a value to the memory at an address.
     pub fn add_at(&mut self, addr: ValueId, value: ValueId, shared: bool) {
         let ty = self.b.ty(value).clone();
         if let Type::Struct(s) = &ty {

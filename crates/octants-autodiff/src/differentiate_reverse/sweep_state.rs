@@ -25,7 +25,7 @@ pub(super) struct Iteration {
     pub start: Mark,
 }
 
-/// How the indices of a loop of the source are had.
+/// How to obtain the indices of a loop of the source.
 #[derive(Debug, Clone)]
 pub(super) enum Indices {
     /// From a loop with the same bounds.
@@ -41,14 +41,14 @@ pub(super) struct Adjoint {
     pub local: Option<LocalId>,
 }
 
-/// Whether a forward sweep stores what the reverse sweep of its region needs.
+/// Whether a forward sweep stores the states that the reverse sweep of its region needs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Mode {
     /// It does.
     Keep,
     /// It does not.
     Pass,
-    /// It counts what would be kept, into these locals.
+    /// It counts the words that would be stored, in these locals.
     Count([LocalId; 2]),
 }
 
@@ -79,7 +79,7 @@ pub(super) struct Stack {
 #[derive(Debug, Default, Clone)]
 pub(super) struct Store {
     pub args: Option<StoreArguments>,
-    /// Positions in the buffers of words, where code is run by a lane; and whether it is the root.
+    /// Positions in the store, if a lane runs the code; and whether it is the root.
     pub tops: Option<[LocalId; 2]>,
     pub at_root: bool,
 }

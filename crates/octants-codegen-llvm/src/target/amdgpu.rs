@@ -45,7 +45,7 @@ const CHIPS: &[(&str, u32)] = &[
 
 /// LLVM's number of the calling convention of entry points.
 const KERNEL_CONVENTION: u32 = 91;
-/// Address space of memory that does not change while a kernel runs, read by way of the scalar cache.
+/// Address space of memory that is constant while a kernel runs, and read through the scalar cache.
 const CONSTANT: u32 = 4;
 /// Requests code objects of version 4.
 const OLDER: &str = "+code-object-v4";
@@ -56,7 +56,7 @@ const GROUP_SIZE: i64 = 12;
 /// Offsets in the packet that starts a kernel: the threads in a block, and in the whole grid.
 const PACKET_GROUP_SIZE: i64 = 4;
 const PACKET_GRID_SIZE: i64 = 12;
-/// Threads that exchange values without further ado.
+/// Threads that can exchange values directly.
 const WORKGROUP: &str = "workgroup";
 
 /// The target of AMD GPUs.
@@ -350,7 +350,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_vendors_numbers_of_chips() {
+    fn chips_have_the_vendors_elf_numbers() {
         let numbers: Vec<_> = CHIPS.iter().map(|(name, _)| isa_version(name)).collect();
         let expected = [9006, 9008, 9010, 9402, 10300, 11000, 11001, 11002, 11003, 11501, 12000, 12001];
         assert_eq!(numbers, expected.map(Some));

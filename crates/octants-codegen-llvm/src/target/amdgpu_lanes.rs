@@ -48,8 +48,8 @@ impl Lanes<'_> {
         self.warp_bits == 5
     }
 
-    /// A value with DPP. Lanes whose source is not there, and those of rows that take no part, get `old`; without it
-    /// all lanes have a source, and the exchange may become part of the operation that follows.
+    /// A value with DPP. Lanes without a source, and lanes of inactive rows, get `old`. Without `old`, all lanes have a
+    /// source, and the exchange may be folded into the next operation.
     fn dpp(&self, old: Option<V>, word: V, control: i64, rows: i64) -> V {
         let e = self.e;
         let f = e.declare("llvm.amdgcn.update.dpp.i32", e.i32, &mut [e.i32, e.i32, e.i32, e.i32, e.i32, e.i1]);

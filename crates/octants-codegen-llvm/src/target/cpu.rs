@@ -53,7 +53,7 @@ impl Processor {
         made
     }
 
-    /// A processor that LLVM knows by its name; `generic` is what all of the architecture have.
+    /// A processor that LLVM knows by name; `generic` is the baseline of the architecture.
     pub fn named(triple: &str, cpu: &str) -> Result<Processor, CodegenError> {
         processors::set_up();
         let known = processors::names(triple);
@@ -66,8 +66,8 @@ impl Processor {
         Ok(Processor::new(triple.into(), cpu.into(), String::new()))
     }
 
-    /// A processor whose code this machine runs: a name, and features that the code does without (`znver5,-sse4a`).
-    /// The error names the features that this machine lacks.
+    /// A processor whose code this machine can run: a name, and features to exclude (`znver5,-sse4a`). The error names
+    /// the features that this machine lacks.
     pub fn on_host(text: &str) -> Result<Processor, CodegenError> {
         let host = host_machine()?;
         let (name, without) = text.split_once(',').unwrap_or((text, ""));
@@ -91,7 +91,8 @@ impl Processor {
         Ok(chosen)
     }
 
-    // The machine's features are all named: one that is virtual may lack what its processor's name implies.
+    // All features of the machine are listed, because a virtual machine may lack features that its processor's name
+    // implies.
     fn has(&self, features: &[&str]) -> bool {
         processors::has(&self.triple, &self.cpu, &self.features, &features.join(","))
     }
@@ -139,8 +140,8 @@ const CONTEXT_BYTES: u64 = 96;
 /// Width in bits of vectors in large functions.
 const NARROW: u32 = 256;
 
-/// What LLVM's model of a processor leaves out, as features. On Zen a gather takes longer than the loads and inserts
-/// that do the same, up to Zen 5, and a scatter longer than the stores.
+/// Tuning features that LLVM's model of a processor omits. On Zen processors up to Zen 5, a gather is slower than the
+/// equivalent loads and inserts, and a scatter is slower than the stores.
 fn tuning(cpu: &str) -> &'static str {
     if cpu.starts_with("znver") { ",+prefer-no-gather,+prefer-no-scatter" } else { "" }
 }
@@ -197,7 +198,7 @@ impl Cpu {
 pub(crate) const INFO: TargetInfo = TargetInfo {
     has_grid: false,
     subgroup_size: 32,
-    // As much as any GPU has: programs written for one run here.
+    // As much as any GPU has, so that programs written for a GPU run here.
     max_shared_bytes: 227 << 10,
     assertion_bytes: 0,
     has_vectors: true,
@@ -273,7 +274,7 @@ impl Target for Cpu {
         if self.counts_cycles {
             return e.call(e.declare("llvm.readcyclecounter", e.i64, &mut []), &[]);
         }
-        // Programs may not read the cycle counter of AArch64; the counter of its timer they may.
+        // On AArch64, programs may not read the cycle counter, but they may read the timer's counter.
         e.read_register("CNTVCT_EL0", e.i64)
     }
 

@@ -26,7 +26,7 @@ pub(super) fn link_device_library(module: &Module<'_>, path: &Path) -> Result<()
             return Err(failed("cannot read"));
         }
         let mut library = std::ptr::null_mut();
-        // The module owns the buffer from here on; where reading fails it is gone.
+        // The module owns the buffer from here on. If reading fails, LLVM has freed it.
         if LLVMGetBitcodeModuleInContext2(LLVMGetModuleContext(module), buffer, &mut library) != 0 {
             return Err(failed("no bitcode that this LLVM reads:"));
         }

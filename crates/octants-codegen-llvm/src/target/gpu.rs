@@ -41,10 +41,10 @@ pub(super) const BLOCK: u32 = 3;
 /// Threads per block if the user requests none.
 pub(super) const THREADS: u32 = 256;
 
-/// Most threads in a block on any GPU.
+/// Maximum number of threads in a block on any GPU.
 const MOST_THREADS: u32 = 1024;
 
-/// A number that a thread reads of its place in the grid.
+/// A number that describes a thread's place in the grid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Register {
     /// The thread's number in its block.
@@ -64,7 +64,7 @@ pub(super) const INFO: TargetInfo = TargetInfo {
     max_shared_bytes: 48 << 10,
     assertion_bytes: 0,
     has_vectors: false,
-    // Several blocks find room on a multiprocessor.
+    // Several blocks fit on a multiprocessor.
     shared_bytes: 32 << 10,
     private_bytes: 0,
     registers: 128,
@@ -111,7 +111,7 @@ pub(super) trait Vendor {
     fn warp_bits(&self) -> u32;
     /// Adds module-level metadata.
     fn describe_module(&self, e: &Emitter);
-    /// Type of the parameter of entry points, and of what functions pass on of it.
+    /// Type of the parameter of entry points, and of the part that functions pass on.
     fn context_type(&self, e: &Emitter) -> T;
     /// Turns a function with one parameter of `words` words into an entry point, for blocks of at most `threads`
     /// threads.
@@ -340,7 +340,7 @@ impl Target for Gpu {
     }
 
     fn declare_count(&self, e: &Emitter, symbol: &str) -> (V, V) {
-        // The launcher counts, or lets the code find out: nothing calls this, and it does not stay.
+        // The launcher or the code counts iterations: nothing calls this function, and the optimizer removes it.
         let function = e.add_function(&format!("{symbol}_count"), e.function_type(e.i64, &mut [self.context_type(e)]));
         e.set_internal(function);
         (function, e.param(function, 0))

@@ -48,7 +48,7 @@ impl Gpu {
             let words = e.add(count, e.i32c(1));
             let at = e.atomic_rmw_with_host(Rmw::LLVMAtomicRMWBinOpAdd, e.byte_offset(channel, NEXT), words);
             let capacity = e.load(e.i32, e.byte_offset(channel, CAPACITY), 4);
-            // In 64 bits: what is counted may exceed the capacity by far.
+            // In 64 bits, because the count may far exceed the capacity.
             let end = e.add(e.zext(at, e.i64), e.zext(words, e.i64));
             e.cond_br(e.icmp(IntCmp::LLVMIntULE, end, e.zext(capacity, e.i64)), room, full);
             e.position(full);
@@ -71,7 +71,7 @@ impl Gpu {
         e.add_incoming(i, next, body);
         e.br(copy);
         e.position(publish);
-        // The host may look while other work runs: a record that has its header is whole.
+        // The host may read while other work runs, so the header is written last: a record with a header is complete.
         e.fence();
         e.store(start, header, 8);
         e.br(done);

@@ -13,7 +13,8 @@ use crate::emit::{Emitter, V};
 
 /// pi in two parts.
 const PI: [f64; 2] = [3.1415927410125732, -8.742277657347586e-08];
-/// Numbers near it, 1.5 * 2^23, are integers: adding it rounds, and leaves what was rounded to in the lowest bits.
+/// 1.5 * 2^23: floats near it are integers, so adding it rounds to an integer and leaves that integer in the lowest
+/// bits.
 const ROUNDING: f64 = 12582912.0;
 /// (sin(r) - r) / r^3 in r^2, for |r| up to pi/2.
 const SINE: [f64; 4] = [-0.16666659712791443, 0.008333087898790836, -0.0001981105306185782, 2.6087896003446076e-06];
@@ -38,7 +39,7 @@ pub(super) fn polynomial(e: &Emitter, coefficients: &[f64], x: V) -> V {
     rest.iter().rev().fold(e.real(e.f32, *last), |sum, c| fused(e, sum, x, e.real(e.f32, *c)))
 }
 
-/// The nearest multiple of pi as a float whose lowest bits count it, and the argument less it.
+/// The nearest multiple of pi, as a float whose lowest bits are the factor, and the argument minus the multiple.
 fn less_multiples(e: &Emitter, x: V) -> (V, V) {
     let rounded = fused(e, x, e.real(e.f32, std::f64::consts::FRAC_1_PI), e.real(e.f32, ROUNDING));
     let multiple = sum(e, rounded, e.real(e.f32, -ROUNDING));
@@ -75,7 +76,7 @@ fn cosine(e: &Emitter, x: V) -> V {
     alternating(e, value, e.bitcast(rounded, e.i32))
 }
 
-/// The tangent: small denominators are sines of what the argument is more than an odd multiple of pi/2.
+/// The tangent. Small denominators are sines of the argument's distance from an odd multiple of pi/2.
 pub(super) fn tangent(e: &Emitter, x: V) -> V {
     let real = |v: f64| e.real(e.f32, v);
     let halves = fused(e, x, real(std::f64::consts::FRAC_1_PI), real(-0.5));

@@ -1,4 +1,4 @@
-// Keeps the X86 code generator of LLVM 22 from losing what a mask register holds.
+// Keeps the X86 code generator of LLVM 22 from losing the contents of a mask register.
 //
 // Its last pass but one (x86-compress-evex) turns `vpmovd2m %xmm0, %k1; kmovd %k1, %eax` into `vmovmskps %xmm0, %eax`.
 // It deletes the first instruction although the mask has other users: an instruction that reads and overwrites the

@@ -27,10 +27,10 @@ static LLD: Mutex<Lld> = Mutex::new(Lld { broken: false });
 /// Symbols that an object file uses and does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Undefined {
-    /// There must be none.
+    /// They are an error.
     Refused,
-    /// They are looked for when the code is loaded.
-    #[cfg(feature = "twin")]
+    /// They are resolved when the code is loaded.
+    #[cfg(feature = "host-gpu")]
     Allowed,
 }
 
@@ -51,13 +51,13 @@ pub(super) fn link_code_object(object: &[u8], undefined: Undefined) -> Result<Ve
         run(&mut lld, undefined, &input, &output)?;
         std::fs::read(&output).map_err(|e| failed("cannot read from", &e))
     })();
-    // What cannot be removed stays: the system empties the folder of temporary files.
+    // A failure is ignored: the system cleans the folder of temporary files.
     let _ = std::fs::remove_dir_all(&folder);
     result
 }
 
-/// A name that no other process uses, nor one that shares the folder of temporary files from a container, where its
-/// number may be the same.
+/// A name that no other process uses, including processes in other containers that share the folder of temporary files,
+/// where process numbers may be equal.
 fn folder_name() -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
     format!("octants-link-{}-{now:x}", std::process::id())
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_already_is_not_linked_in() {
+    fn an_existing_folder_is_not_used_for_linking() {
         let folder = std::env::temp_dir().join(folder_name());
         make_folder(&folder).expect("a new folder");
         assert!(make_folder(&folder).is_err());
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_file_is_refused_with_the_linkers_words_and_the_next_one_is_linked() {
+    fn an_invalid_object_file_is_refused_with_the_linkers_message_each_time() {
         for _ in 0..2 {
             let error = link_code_object(b"nothing of the kind", Undefined::Refused).expect_err("refused").to_string();
             assert!(error.contains("code.o"), "{error}");

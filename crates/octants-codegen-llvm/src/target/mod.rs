@@ -8,6 +8,8 @@ pub(crate) mod cpu;
 mod device_library;
 mod gpu;
 mod gpu_channel;
+#[cfg(feature = "host-gpu")]
+mod host_gpu;
 mod inline_math;
 mod link_code_object;
 mod nvptx;
@@ -16,8 +18,6 @@ mod nvptx_text;
 mod processors;
 mod products;
 mod rocm_library;
-#[cfg(feature = "twin")]
-mod twin;
 
 use inkwell::module::Module;
 use inkwell::targets::TargetMachine;
@@ -114,13 +114,13 @@ pub(crate) trait Target {
     fn poll_offset(&self) -> Option<u32> {
         None
     }
-    /// Ends a task; `status` is 1 where an assertion did not hold.
+    /// Ends a task; `status` is 1 if an assertion failed.
     fn return_from_task(&self, e: &Emitter, status: V);
     /// Whether the code of tasks waits for the work before it: see [`Target::begin_task`].
     fn waits_for_work_before(&self) -> bool {
         false
     }
-    /// The prologue of a task: it waits for the work before it where its threads may be there earlier.
+    /// The prologue of a task: it waits for earlier work, if its threads may start before that work ends.
     fn begin_task(&self, _e: &Emitter) {}
     /// Facts about the context parameter `index` of a function.
     fn describe_context(&self, e: &Emitter, function: V, index: usize);
@@ -213,7 +213,7 @@ pub(crate) trait Target {
     fn product(&self, _e: &Emitter, _kind: ProductKind, _operands: [&[V]; 3]) -> Vec<V> {
         panic!("compiler bug: this target has no matrix products")
     }
-    /// The start of the shared memory that launches ask for, where code may not declare as much as a block can have.
+    /// The start of dynamic shared memory, if code may declare less shared memory than a block can have.
     fn launch_memory(&self, _e: &Emitter) -> Option<V> {
         None
     }
@@ -225,12 +225,12 @@ pub(crate) trait Target {
     fn shared_memory(&self, _e: &Emitter, _name: &str, _bytes: u64) -> V {
         panic!("compiler bug: this target has no thread blocks")
     }
-    /// Whether all threads of the warp, those that run in step, run this at once: an i1, the same for those that do.
+    /// Whether all threads of the warp execute this together: an i1, equal for all threads that do.
     fn is_whole_warp(&self, _e: &Emitter) -> V {
         panic!("compiler bug: this target has no warps")
     }
-    /// Whether a condition, an i1, holds for all threads of the warp that run this at once; on some targets only this
-    /// thread's own condition.
+    /// Warp-wide vote: whether a condition (an i1) holds for all threads of the warp that execute this together. On
+    /// some targets, only this thread's own condition.
     fn holds_for_all(&self, _e: &Emitter, condition: V) -> V {
         condition
     }
@@ -250,8 +250,7 @@ pub(crate) trait Target {
     fn has_narrow_atomic(&self, _op: Option<AtomicOp>, _s: Scalar) -> bool {
         true
     }
-    /// Atomically updates a float by the smaller or larger of two in another way than by compare and swap; yields the
-    /// old value.
+    /// Atomically updates a float to a minimum or maximum without compare-and-swap; yields the old value.
     fn atomic_float_extremum(&self, _e: &Emitter, _op: AtomicOp, _s: Scalar, _ptr: V, _operand: V) -> Option<V> {
         None
     }
@@ -259,7 +258,7 @@ pub(crate) trait Target {
     fn flushes_denormals(&self) -> bool {
         false
     }
-    /// The private copy that was passed to this call, or null; where copies are added, the list of them.
+    /// The private copy that was passed to this call, or null. For code that merges copies, the list of them.
     fn copies(&self, e: &Emitter, _context: V) -> V {
         e.zero(e.ptr)
     }
@@ -288,8 +287,8 @@ pub(crate) trait Target {
     /// Requests code that allows several warps per processor, even for small blocks: their threads wait for one
     /// another.
     fn prefer_warps(&self, _e: &Emitter, _function: V, _threads: Option<u32>) {}
-    /// Requests code with few registers, which allows many threads: the task's threads have loops of like lengths, and
-    /// compute more than they wait.
+    /// Requests code with few registers, which allows many threads: the task's threads have loops of similar lengths,
+    /// and compute more than they wait.
     fn prefer_threads(&self, _e: &Emitter, _function: V) {}
     /// Attributes of every function with code.
     fn finish_function(&self, e: &Emitter, function: V);
@@ -308,15 +307,15 @@ pub(crate) fn info(target: &CodeTarget) -> TargetInfo {
         CodeTarget::Device { triple, cpu, .. } => match triple.split('-').next() {
             Some("nvptx64") => nvptx::info(cpu),
             Some("amdgcn") => amdgpu::info(cpu),
-            #[cfg(feature = "twin")]
-            Some("twin") => gpu::info(twin::subgroup_bits(cpu).unwrap_or(5)),
+            #[cfg(feature = "host-gpu")]
+            Some("hostgpu") => gpu::info(host_gpu::subgroup_bits(cpu).unwrap_or(5)),
             _ => cpu::INFO,
         },
         CodeTarget::Host => cpu::INFO,
     }
 }
 
-/// Opens the target for what code is made for.
+/// Opens a target.
 pub(crate) fn open(target: &CodeTarget, options: &CodegenOptions) -> Result<Opened, CodegenError> {
     match target {
         CodeTarget::Host => {
@@ -333,8 +332,8 @@ pub(crate) fn open(target: &CodeTarget, options: &CodegenOptions) -> Result<Open
             let (target, machine) = match architecture {
                 "nvptx64" => nvptx::open(triple, cpu, features, options)?,
                 "amdgcn" => amdgpu::open(triple, cpu, features, options)?,
-                #[cfg(feature = "twin")]
-                "twin" => twin::open(cpu, options)?,
+                #[cfg(feature = "host-gpu")]
+                "hostgpu" => host_gpu::open(cpu, options)?,
                 "x86_64" | "aarch64" => {
                     let (target, machine) = cpu::Cpu::new(&cpu::Processor::named(triple, cpu)?, options)?;
                     (Box::new(target) as Box<dyn Target>, machine)
@@ -346,8 +345,8 @@ pub(crate) fn open(target: &CodeTarget, options: &CodegenOptions) -> Result<Open
     }
 }
 
-/// The processors that code can be made for, of an architecture as LLVM's triple names it; none for NVIDIA's, of which
-/// the newest known run all later code.
+/// The processors of an architecture, given by LLVM's triple, for which code can be generated. Empty for NVIDIA GPUs,
+/// because newer chips run the code of the newest known one.
 pub fn known_processors(triple: &str) -> Vec<String> {
     match triple.split('-').next() {
         Some("amdgcn") => amdgpu::chips().map(String::from).collect(),

@@ -1,4 +1,4 @@
-// What LLVM knows of processors by their names, which its interface for C does not tell.
+// LLVM's processor names and features, which its C interface does not expose.
 #include <llvm/MC/MCSubtargetInfo.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/TargetParser/AArch64TargetParser.h>
@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-// `changes` are features that the processor has or lacks, unlike what its name implies ("-sse4a").
+// `changes` are features that the processor has or lacks, in contrast to its name ("-sse4a").
 static std::unique_ptr<llvm::MCSubtargetInfo> open(const char *triple, const char *processor, const char *changes) {
     std::string error;
     llvm::Triple parsed(triple);

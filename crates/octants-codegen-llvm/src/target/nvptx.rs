@@ -68,8 +68,8 @@ fn number_of(chip: &str) -> u32 {
     digits.parse().unwrap_or(0)
 }
 
-/// Most bytes of shared memory that a block may have on a chip, of which launches must request anything above 48 KiB:
-/// the table of compute capabilities in the CUDA C++ Programming Guide.
+/// Maximum bytes of shared memory per block on a chip; a launch must request more than 48 KiB explicitly. Source: the
+/// table of compute capabilities in the CUDA C++ Programming Guide.
 fn block_bytes(chip: &str) -> u64 {
     let kibibytes = match number_of(chip) {
         70 | 72 => 96,
@@ -138,7 +138,7 @@ impl Vendor for Nvptx {
 
     fn prefer_loads_ahead(&self, e: &Emitter, function: V, threads: u32) {
         // The assembler schedules for as many threads as a multiprocessor can hold, which leaves each 32 registers and
-        // one or two loads in flight. That one block of them is enough bounds nothing; told so, it takes more.
+        // one or two loads in flight. A minimum of one block per multiprocessor lifts this limit.
         if threads < THREADS {
             return self.prefer_warps(e, function, threads);
         }
@@ -147,8 +147,8 @@ impl Vendor for Nvptx {
 
     fn prefer_warps(&self, e: &Emitter, function: V, threads: u32) {
         // Room for 640 threads, with 96 registers each. On an H200 a simulator's loops with blocks of 32, which took up
-        // to 250 registers, ran 15 % faster with 128 than so, and 2.5 % faster again with 96; with 64 some ran faster
-        // still and others slower.
+        // to 250 registers, ran 15 % faster with 128 than with all of them, and 2.5 % faster again with 96; with 64
+        // some ran faster still and others slower.
         e.function_text_attribute(function, "nvvm.minctasm", &(640 / threads).max(1).to_string());
     }
 

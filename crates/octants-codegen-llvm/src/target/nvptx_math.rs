@@ -30,8 +30,8 @@ const LOGARITHM: [f64; 9] = [
     0.06915426254272461,
 ];
 
-/// Below this a number is as near to its sine as the hardware's approximation is: 2^-22.4, which leaves no right digit
-/// of small ones.
+/// Below this a number is as near to its sine as the hardware's approximation is: 2^-22.4, which leaves no correct
+/// digit of small numbers.
 const SMALL_ANGLE: f64 = 0.0104;
 
 impl Nvptx {
@@ -73,12 +73,13 @@ impl Nvptx {
         e.intrinsic("llvm.nvvm.ex2.approx.ftz", e.f32, &[x])
     }
 
-    /// `e ** x` as `2 ** t` with `t` the rounded product of `x` and `log2(e)`, corrected for what rounding lost.
+    /// `e ** x` as `2 ** t`, where `t` is the rounded product of `x` and `log2(e)`, with a correction for the rounding
+    /// error.
     fn exponential(&self, e: &Emitter, x: V) -> V {
         let real = |v: f64| e.real(e.f32, v);
         let scale = real(LOG2_E[0]);
         let fma = e.declare("llvm.fma.f32", e.f32, &mut [e.f32, e.f32, e.f32]);
-        // A product that must not be contracted with what follows.
+        // A product that must not be contracted with the next sum.
         let t = e.call(fma, &[x, scale, real(-0.0)]);
         let lost = fused(e, x, real(LOG2_E[1]), fused(e, x, scale, e.fneg(t)));
         let power = self.power_of_two(e, t);
@@ -101,7 +102,7 @@ impl Nvptx {
         let tail = fused(e, e.fmul(square, t), polynomial(e, &LOGARITHM, t), e.fmul(square, real(-0.5)));
         let near = fused(e, t, real(1.0), tail);
         let value = fused(e, n, real(LN_2), near);
-        // Zero (denormals count as such), infinity, NaN and what is negative take the hardware's answer.
+        // For zero (including denormals), infinity, NaN and negative numbers, the hardware's result is used.
         let ordinary = e.and(
             e.fcmp(FloatCmp::LLVMRealOGE, x, real(f64::from(f32::MIN_POSITIVE))),
             e.fcmp(FloatCmp::LLVMRealOLT, x, real(f64::INFINITY)),

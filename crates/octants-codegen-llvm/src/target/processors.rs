@@ -64,8 +64,8 @@ pub(super) fn changes(triple: &str, processor: &str, features: &str) -> String {
     found.concat()
 }
 
-/// The processors of an architecture. What all of them have in common is none: its name, `generic`, does not identify
-/// the architecture.
+/// The processors of an architecture. Excludes the common baseline, because its name, `generic`, does not identify the
+/// architecture.
 pub(super) fn names(triple: &str) -> Vec<String> {
     let triple = c_string(triple);
     // SAFETY: the text lives until the call returns.
@@ -96,7 +96,7 @@ mod tests {
     const ARM: &str = "aarch64-unknown-linux-gnu";
 
     #[test]
-    fn names_are_those_of_processors_with_64_bits() {
+    fn processor_names_are_64_bit_processors() {
         let (x86, arm) = (names(X86), names(ARM));
         for name in ["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "znver4", "skylake-avx512"] {
             assert!(x86.iter().any(|n| n == name), "{name}: {x86:?}");
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_of_x86_have_what_their_definition_says() {
+    fn x86_levels_have_their_defined_features() {
         set_up();
         let has = |name: &str, features: &str| has(X86, name, "", features);
         assert!(has("x86-64-v3", "+avx2,+fma") && !has("x86-64-v3", "+avx512f"));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn features_may_be_taken_from_a_processor() {
+    fn features_may_be_removed_from_a_processor() {
         set_up();
         let has = |changes: &str, features: &str| has(X86, "znver5", changes, features);
         assert!(has("-sse4a", "+avx512f") && !has("-sse4a", "+sse4a"));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_all_features_becomes_what_differs_from_the_name() {
+    fn a_feature_list_is_reduced_to_differences_from_the_named_processor() {
         set_up();
         let all = |without: &str| {
             let known = ["sse4a", "avx2", "fma", "avx512f", "avx512vl", "amx-tile", "no-such-feature"];

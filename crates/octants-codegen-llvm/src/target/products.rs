@@ -61,7 +61,7 @@ const CDNA2: &[ProductShape] = &[
     by_matrix_cores(
         ProductKind::F64,
         4,
-        // Rows of doubles are dealt out one by one.
+        // Rows of doubles are assigned one by one.
         FragmentLayout { components: &[(4, 0), (8, 0)], lanes: &[(0, 1), (0, 2), (0, 4), (0, 8), (1, 0), (2, 0)] },
     ),
 ];
@@ -219,7 +219,7 @@ mod tests {
     use super::{CDNA2, NVIDIA, RDNA3, RDNA4};
 
     #[test]
-    fn each_element_has_one_place() {
+    fn each_matrix_element_has_one_register() {
         for shape in [NVIDIA, CDNA2, RDNA3, RDNA4].concat() {
             for role in FragmentRole::ALL {
                 assert!(shape.layout(*role).is_complete(), "{shape:?}, {role:?}");
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn operands_of_instructions_agree_on_the_columns_of_a() {
+    fn operands_agree_on_the_columns_of_a() {
         // Component and lane bits that move along the depth are the same ones in both operands.
         for shape in [NVIDIA, CDNA2, RDNA3, RDNA4].concat() {
             let of_a: Vec<u32> = shape.a.lanes.iter().map(|at| at.1).filter(|k| *k > 0).collect();

@@ -23,7 +23,7 @@ pub(super) struct Controls {
     pub abi: i64,
     /// Waves have 64 threads.
     pub wave64: bool,
-    /// Denormals may count as zero.
+    /// Denormals may be treated as zero.
     pub fast_math: bool,
 }
 

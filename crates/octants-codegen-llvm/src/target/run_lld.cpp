@@ -9,7 +9,7 @@
 
 LLD_HAS_DRIVER(elf)
 
-// Zero: all is well. One: `message` says what went wrong. Two: likewise, and lld must not run again.
+// Zero: success. One: failure, with the reason in `message`. Two: the same, and lld must not run again.
 extern "C" int octants_lld(size_t count, const char *const *arguments, char *message, size_t capacity) {
     std::string errors, output;
     llvm::raw_string_ostream error_stream(errors), output_stream(output);

@@ -49,7 +49,7 @@ pub fn assemble(text: &str, cpu: &str) {
     assert!(out.status.success(), "{}\n{text}", String::from_utf8_lossy(&out.stderr));
 }
 
-/// The PTX of a program, put before the assembler.
+/// The PTX of a program, which the assembler must accept.
 pub fn ptx(program: &Program, target: &CodeTarget) -> String {
     if std::env::var_os("SHOW_CODE").is_some() {
         println!("{}", list(program, &options(), target, Listing::Optimized).unwrap());

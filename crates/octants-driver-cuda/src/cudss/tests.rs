@@ -229,7 +229,7 @@ fn objects() -> i32 {
 }
 
 #[test]
-fn a_system_is_analyzed_factorized_and_solved_in_the_order_of_a_stream() {
+fn a_system_is_analyzed_factorized_and_solved_in_stream_order() {
     // SAFETY: the functions work on the host's memory, which lives as long as the solver.
     unsafe {
         let library = Cudss::of(PLAYERS()).expect("version 1");
@@ -268,7 +268,7 @@ fn symmetric_factors_read_the_lower_triangle() {
 }
 
 #[test]
-fn factors_that_are_not_the_matrixs_are_told() {
+fn wrong_factors_are_reported() {
     // SAFETY: as above.
     unsafe {
         let library = Cudss::of(PLAYERS()).expect("version 1");
@@ -295,7 +295,7 @@ fn another_version_is_refused() {
 }
 
 #[test]
-fn codes_are_named() {
+fn status_codes_are_named() {
     let text = check("cudssExecute", 5, "solving a sparse system").unwrap_err().to_string();
     assert_eq!(text, "cudssExecute failed with code 5 (CUDSS_STATUS_EXECUTION_FAILED) while solving a sparse system");
 }

@@ -9,7 +9,7 @@ use crate::suite::kernels::{launch, mad};
 use crate::suite::{Gpu, values};
 
 #[test]
-fn a_thread_keeps_the_context_that_another_library_gave_it() {
+fn a_thread_keeps_the_context_set_by_another_library() {
     let Some(gpu) = Gpu::open_alone() else { return };
     type Create = unsafe extern "C" fn(*mut *mut c_void, c_uint, c_int) -> c_int;
     type Current = unsafe extern "C" fn(*mut *mut c_void) -> c_int;

@@ -149,12 +149,12 @@ pub fn open(config: &GpuConfig) -> Option<GpuDriver> {
     // The maximum number of hardware queues. Streams that share a queue can wait for each other, which would disturb
     // tests.
     QUEUES.call_once(|| {
-        // SAFETY: the driver's library, which asks for it, is not loaded yet; tests look at no other variable.
+        // SAFETY: the driver's library, which reads it, is not loaded yet; tests read no other variable.
         unsafe { std::env::set_var("CUDA_DEVICE_MAX_CONNECTIONS", "32") }
     });
     octants_driver_cuda::open(config)
         .inspect_err(|reason| {
-            // A GPU that is there and cannot be used is no reason to be content.
+            // A GPU that is present but unusable must fail the test.
             assert!(reason.0.starts_with("no NVIDIA"), "{reason}");
             eprintln!("skipped: {reason}");
         })

@@ -14,7 +14,7 @@ fn calls_of(device: &Device, kernel: &octants_runtime::LoadedKernel, args: &[u64
 }
 
 #[test]
-fn tasks_become_a_graph_that_is_told_what_differs_unless_the_driver_refuses() {
+fn repeated_launches_become_a_graph_with_updated_parameters() {
     let device = open_device();
     let launch = |kernel| calls_of(&device, kernel, &[]);
     let load = |tasks| device.load(&serial(tasks)).unwrap();
@@ -59,7 +59,7 @@ fn tasks_become_a_graph_that_is_told_what_differs_unless_the_driver_refuses() {
 }
 
 #[test]
-fn kernels_start_early_when_the_host_is_far_ahead() {
+fn kernels_start_early_when_the_host_runs_ahead() {
     let device = open_device();
     let launches = |waits_itself: bool, tasks: usize| {
         let task = TaskMeta { waits_itself, ..serial(1).tasks.remove(0) };
@@ -135,7 +135,7 @@ impl<'a> Sectioned<'a> {
 }
 
 #[test]
-fn a_task_of_a_graph_is_behind_those_that_it_has_to_wait_for() {
+fn a_graph_node_depends_on_the_tasks_that_its_task_depends_on() {
     let device = open_device();
     let task =
         |depends_on: Option<&[u32]>| TaskMeta { depends_on: depends_on.map(Into::into), ..serial(1).tasks.remove(0) };
@@ -147,7 +147,7 @@ fn a_task_of_a_graph_is_behind_those_that_it_has_to_wait_for() {
 }
 
 #[test]
-fn tasks_that_are_all_short_follow_one_another() {
+fn a_graph_of_short_tasks_is_a_chain() {
     let device = open_device();
     let task = |is_short| TaskMeta { depends_on: Some(Vec::new()), is_short, ..serial(1).tasks.remove(0) };
     let nodes_of = |short: [bool; 3]| {
@@ -200,7 +200,7 @@ fn loops_and_groups_become_nodes_of_one_graph_at_the_first_launch() {
     assert_eq!(calls_on(other, &[64, 256]), first);
     assert_eq!(calls_on(other, &[64, 256]), "graph_launch");
     assert_eq!(calls(&[64, 256]), "graph_launch");
-    // Where tasks of rounds draw random numbers a word for each loop counts the rounds, from zero.
+    // If tasks in a loop draw random numbers, a word per loop counts its iterations from zero.
     DESCRIBED.take();
     kernel.calls(std::ptr::without_provenance_mut(16), 512, &[64, 128]);
     let told = DESCRIBED.take();
@@ -211,7 +211,7 @@ fn loops_and_groups_become_nodes_of_one_graph_at_the_first_launch() {
 }
 
 #[test]
-fn a_captured_graph_is_one_launch_that_is_told_what_was_exchanged() {
+fn a_captured_graph_is_one_launch_with_updated_arguments() {
     let device = open_device();
     let task = TaskMeta { name: "t".into(), symbol: "t".into(), ..TaskMeta::default() };
     let kernel = device.load(&Artifact { arg_slots: 1, ..artifact(vec![task; 2]) }).unwrap();
@@ -261,7 +261,7 @@ fn a_captured_graph_is_one_launch_that_is_told_what_was_exchanged() {
 }
 
 #[test]
-fn branches_are_nodes_behind_what_turns_their_switches() {
+fn branches_become_conditional_nodes() {
     let context = context();
     let entered = context.enter().unwrap();
     let flag = Condition { slot: Some(0), offset: 0, kind: ScalarKind::I32 };
@@ -292,7 +292,7 @@ fn branches_are_nodes_behind_what_turns_their_switches() {
 }
 
 #[test]
-fn what_comes_behind_a_checkpoint_runs_unless_the_launch_ends_there() {
+fn tasks_after_a_checkpoint_run_unless_the_launch_ends_there() {
     let context = context();
     let entered = context.enter().unwrap();
     let condition = |slot| Condition { slot: Some(slot), offset: 0, kind: ScalarKind::I32 };

@@ -1,5 +1,5 @@
-/* The kernels of the device suite as twins: code in the form of a GPU's for this machine's processor, as the library that plays HIP's runs it.
- * One call of a kernel is one thread; `P` is its parameter, the slots come behind what every launch passes. */
+/* The kernels of the device suite: GPU-style code for the host's processor, in the form that the stand-in for HIP runs.
+ * One call of a kernel is one thread; `P` is its parameter: the slots follow what every launch passes. */
 
 #define _POSIX_C_SOURCE 200809L
 #include <stdint.h>
@@ -8,14 +8,14 @@
 typedef int32_t Word __attribute__((may_alias));
 typedef uint64_t Long __attribute__((may_alias));
 
-/* What a thread may ask for: its registers (its number in the block, the block's threads, the block's number, blocks), meetings, and the error
- * of an access to memory that is not there. */
+/* The operations of a thread: its registers (its number in the block, the block's threads, the block's number, blocks),
+ * barriers, and the error of an access to unmapped memory. */
 struct {
     int (*reg)(int);
     void (*barrier)(void);
     int (*exchange)(int, int);
     void (*fault)(void);
-} *octants_twin;
+} *octants_host_gpu;
 
 #define KERNEL(NAME, SLOTS)                                               \
     const uint64_t NAME##_bytes __asm__(#NAME ".bytes") = CONTEXT + 8 * (SLOTS); \
@@ -27,8 +27,8 @@ KERNEL(mad, 5) {
     Word *x = (Word *)SLOT(0);
     uint64_t n = SLOT(1), ns = SLOT(2);
     uint32_t a = SLOT(3), b = SLOT(4);
-    uint64_t thread = octants_twin->reg(0), threads = octants_twin->reg(1);
-    uint64_t block = octants_twin->reg(2), blocks = octants_twin->reg(3);
+    uint64_t thread = octants_host_gpu->reg(0), threads = octants_host_gpu->reg(1);
+    uint64_t block = octants_host_gpu->reg(2), blocks = octants_host_gpu->reg(3);
     /* The first thread runs before all others. */
     if (ns && !thread && !block)
         nanosleep(&(struct timespec){ns / 1000000000, ns % 1000000000}, 0);
@@ -38,7 +38,7 @@ KERNEL(mad, 5) {
 
 KERNEL(answer, 1) {
     if (!SLOT(0))
-        octants_twin->fault();
+        octants_host_gpu->fault();
     *(Long *)P[1] = SLOT(0) + 1;
 }
 

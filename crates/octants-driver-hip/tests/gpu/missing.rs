@@ -31,7 +31,7 @@ fn refusal(name: &str) -> String {
 }
 
 #[test]
-fn s23_a_function_without_which_nothing_works_is_named_with_the_version_that_has_it() {
+fn s23_a_missing_required_function_is_named_with_the_version_that_has_it() {
     let all = NAMES.signatures().into_iter().chain(Own::SIGNATURES.iter().copied()).map(|f| f.symbol);
     let is_optional = |name: &&str| POOLS.contains(name) || GRAPHS.contains(name) || *name == NAMES.pool_access;
     for name in all.filter(|name| !is_optional(name)) {
@@ -46,7 +46,7 @@ const POOLS: [&str; 6] =
     [NAMES.pool_create, NAMES.pool_destroy, NAMES.pool_set, NAMES.pool_trim, NAMES.pool_allocate, NAMES.pool_free];
 
 #[test]
-fn s23_without_a_function_to_share_pools_copies_between_devices_are_the_librarys() {
+fn s23_without_shared_pools_the_library_copies_between_devices() {
     let from = Gpu::with(open_without(NAMES.pool_access).unwrap());
     let to = Gpu::with(open_without(NAMES.pool_access).unwrap());
     let (x, y) = (from.numbers(1 << 10), to.numbers(1 << 10));
@@ -56,7 +56,7 @@ fn s23_without_a_function_to_share_pools_copies_between_devices_are_the_librarys
 }
 
 #[test]
-fn s23_without_memory_in_the_order_of_streams_plain_memory_has_the_same_order() {
+fn s23_without_stream_ordered_memory_plain_memory_keeps_the_same_order() {
     for name in POOLS {
         let driver = open_without(name).unwrap();
         let gpu = Gpu::with(driver);
@@ -75,14 +75,14 @@ fn s23_without_memory_in_the_order_of_streams_plain_memory_has_the_same_order() 
 }
 
 #[test]
-fn older_libraries_tell_the_architecture_by_an_older_struct() {
+fn the_architecture_is_read_from_the_older_properties_struct() {
     open_without(DESCRIBE[0]).unwrap();
-    // The newer one is used where both are.
+    // The newer one is used if both exist.
     open_without(DESCRIBE[1]).unwrap();
 }
 
 #[test]
-fn without_a_device_the_reason_is_said() {
+fn without_a_device_the_error_states_the_reason() {
     for hidden in ["", "-1"] {
         let test = std::env::current_exe().unwrap();
         let ran = Command::new(test)
@@ -97,7 +97,7 @@ fn without_a_device_the_reason_is_said() {
 }
 
 #[test]
-#[ignore = "run by without_a_device_the_reason_is_said"]
+#[ignore = "run by without_a_device_the_error_states_the_reason"]
 fn child_that_sees_no_device() {
     let config = GpuConfig { library: Some(vendor::standin()), ..GpuConfig::default() };
     let reason = octants_driver_hip::open(&config).map(|_| ()).unwrap_err().0;

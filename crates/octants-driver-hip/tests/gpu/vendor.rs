@@ -22,9 +22,9 @@ pub fn standin() -> PathBuf {
     static SETTINGS: Once = Once::new();
     SETTINGS.call_once(|| {
         let seed = std::env::var("HIP_STANDIN_SEED").unwrap_or("7".into());
-        // SAFETY: the library, which asks for them, is not loaded yet; tests look at no other variable.
+        // SAFETY: the library, which reads them, is not loaded yet; tests read no other variable.
         unsafe {
-            // Any architecture that there is code for will do: kernels are made for this machine's processor.
+            // Any architecture with a code generator works: kernels are made for this machine's processor.
             std::env::set_var("HIP_STANDIN_ARCH", "gfx90a");
             std::env::set_var("HIP_STANDIN_SEED", seed);
         }
@@ -93,7 +93,7 @@ pub fn held() -> Vec<u64> {
 pub fn faults() -> String {
     type Take = unsafe extern "C" fn(*mut c_char, usize) -> usize;
     let mut text = vec![0u8; 1 << 16];
-    // SAFETY: the function has this type, and there is so much room.
+    // SAFETY: the function has this type, and the buffer is large enough.
     let count = unsafe { library().get::<Take>(b"standin_take_faults").unwrap()(text.as_mut_ptr().cast(), text.len()) };
     let end = text.iter().position(|b| *b == 0).unwrap();
     assert_eq!(count == 0, end == 0);

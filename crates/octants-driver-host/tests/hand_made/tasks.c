@@ -1,4 +1,4 @@
-/* Tasks as the code generator makes them, by hand: what the driver and the launcher are tested with. */
+/* Handwritten tasks in the form of generated code, for tests of the driver and the launcher. */
 #include <math.h>
 #include <stdint.h>
 

@@ -15,7 +15,7 @@ pub(super) fn access_of_tasks(program: &Program, layout: &ArgLayout) -> Vec<Vec<
     access_sets(program).into_iter().map(of_task).collect()
 }
 
-/// Where numbers of a launch are.
+/// The slots of a launch's numbers.
 struct Slots<'a> {
     program: &'a Program,
     layout: &'a ArgLayout,
@@ -131,7 +131,7 @@ mod tests {
 ";
 
     #[test]
-    fn a_launch_tells_the_elements_from_its_slots() {
+    fn the_accessed_elements_follow_from_the_argument_slots() {
         let program: Program = PROGRAM.parse().unwrap_or_else(|e| panic!("{e:?}"));
         let layout = ArgLayout::new(program.roots, &program.buffers, &program.params);
         let tasks = access_of_tasks(&program, &layout);

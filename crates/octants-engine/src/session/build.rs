@@ -67,7 +67,7 @@ pub(super) enum Launching {
 }
 
 impl Launching {
-    /// Of code whose results depend on this.
+    /// For code whose results depend on this.
     pub fn result_only(depends: Option<Dependence>) -> Launching {
         depends.map_or(Launching::Plain, |on| Launching::ResultOnly(KnownResults::new(on)))
     }
@@ -106,7 +106,7 @@ impl Executable {
         &self.pointers
     }
 
-    /// How many tasks a launch has, each of which runs at least once where nothing decides about it.
+    /// The number of tasks of a launch. Each unconditional task runs at least once.
     #[inline]
     pub fn task_count(&self) -> usize {
         self.kernel.meta().tasks.len()
@@ -128,7 +128,7 @@ impl Executable {
     }
 }
 
-/// What a launcher needs to know of a task, beside its code.
+/// The launch metadata of a task, besides its code.
 struct TaskFacts {
     access: Vec<Access>,
     depends_on: Vec<u32>,
@@ -257,7 +257,7 @@ impl Session {
         (artifact.defined_at, artifact.counters) = (defined_at, counters);
         add_facts(&mut artifact, facts, splits);
         watch.lap(Phase::Codegen, "free");
-        // Where nothing is kept here, the device's driver may keep what it makes of the text.
+        // Without a cache here, the device's driver may cache the code that it assembles from the text.
         let assembled = key.and_then(|_| self.device.assemble(&artifact, options.threads));
         let loaded = assembled.as_ref().and_then(|a| load(a).ok());
         let (artifact, (kernel, pointers)) = match (loaded, assembled) {
@@ -292,8 +292,8 @@ impl Session {
         self.split_watched(lowered, asked, info, shows, done).map(|(program, _)| program)
     }
 
-    /// The same, of a kernel that watches who touches what at run time where nothing is proved of it; what a launch is
-    /// then given for that.
+    /// The same for an instrumented kernel, which records unproved accesses at run time; and the additional launch
+    /// arguments.
     fn split_watched(
         &self,
         lowered: &Lowered,

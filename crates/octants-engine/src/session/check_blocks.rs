@@ -31,8 +31,8 @@ pub(super) fn check_block_dims(program: &Program, info: &TargetInfo) -> Result<(
     Ok(())
 }
 
-/// Refuses functions that are still called although threads meet in them, or use memory of their block: their code has
-/// to be in the loop.
+/// Refuses functions that are not inlined although their threads synchronize or use shared memory: their code must be
+/// in the loop.
 pub(super) fn check_cooperating_functions(program: &Program, info: &TargetInfo) -> Result<(), Error> {
     let own: Vec<_> = program.functions.iter().map(|f| own_behavior(&f.body)).collect();
     for task in program.tasks.iter().filter(|_| !info.has_grid) {

@@ -16,10 +16,9 @@ const BLOCK: u64 = 256;
 
 impl Session {
     /// Runs code on a stream, the default one for `None`: `slots` are the argument slots of its layout, `arrays` those
-    /// that hold addresses in the host's memory, which are irrelevant to a device that executes immediately.
-    /// `caller` is told before this thread works or waits for long. In debug mode a launch on the default stream waits
-    /// for its work, so that what fails in it is the error of the call; launches on other streams return as they do
-    /// without.
+    /// that hold addresses in the host's memory, which are irrelevant to a device that executes immediately. `caller`
+    /// is notified before this thread works or waits for long. In debug mode, a launch on the default stream waits for
+    /// its work, so that the call returns its errors. Launches on other streams do not wait.
     ///
     /// # Safety
     /// `slots` holds what the code expects: addresses of live memory, true extents, values of the parameters.
@@ -79,8 +78,8 @@ impl Session {
         Ok(results)
     }
 
-    /// As [`Session::launch`] of what follows another launch, whose counters it finds as they were: after the launches
-    /// of an order that it has to wait for, if there is one.
+    /// As [`Session::launch`] for the gradient of an earlier launch: the counters have the values of that launch. With
+    /// an order, it runs after the launches that it depends on.
     ///
     /// # Safety
     /// That of [`Session::launch`].
@@ -200,8 +199,8 @@ impl Session {
         let counted = Counted::of(&counted.expect("compiler bug: a store is counted without a result"));
         let buffers =
             store.make(counted, self.lanes(code), &mut slots, |bytes| Ok(self.device.allocate_unset(bytes)?))?;
-        // SAFETY: the caller's contract, and the store lives until the stream has run what uses it: its memory is freed
-        // in order.
+        // SAFETY: the caller's contract. The store lives until the work that uses it has run, because its memory is
+        // freed in stream order.
         let results = unsafe { stream.launch_with(&code.kernel, &slots, arrays, caller) };
         drop(buffers);
         Ok(results?)
@@ -247,8 +246,8 @@ impl Session {
             let most = threads * 8;
             return Lanes { most, at_once: most, even: None, neighbors: true, most_bytes };
         }
-        // As many as run at once: with more, less of the store fits the caches, and the last ones run while most of the
-        // device is idle. If that takes much memory, as many as keep one multiprocessor busy.
+        // As many lanes as run concurrently: with more, less of the store fits into the caches, and the last ones run
+        // while most of the device is idle. If that takes too much memory, as many as keep one multiprocessor busy.
         let most = code.kernel.max_resident_threads().unwrap_or(1 << 17);
         Lanes { most, at_once: most.min(1 << 16), even: Some(BLOCK), neighbors: false, most_bytes }
     }

@@ -32,7 +32,7 @@ pub struct Lowering {
 }
 
 impl Lowering {
-    /// Of a kernel that was lowered elsewhere.
+    /// Wraps a kernel that was lowered elsewhere.
     pub fn new(lowered: Lowered) -> Lowering {
         Lowering {
             lowered,
@@ -49,7 +49,7 @@ impl Lowering {
         may_record_trip_counts(&self.lowered.kernel)
     }
 
-    /// Some array that the kernel uses has a gradient or dual, as the mode asks for.
+    /// Whether an array that the kernel uses has a gradient or dual, as the mode requires.
     pub fn has_shadow_buffers(&self) -> bool {
         let kernel = self.undifferentiated.as_ref().map_or(&self.lowered.kernel, |(kernel, ..)| kernel);
         !kernel.shadow_buffers.is_empty()

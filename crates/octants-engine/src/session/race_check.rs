@@ -12,7 +12,7 @@ use octants_ir::{ArgLayout, BufferId, Const, Layout, Scalar};
 use octants_passes::find_races::{Doing, IterationRace, LaunchValues, RaceBetween, RaceSearch, RacingIteration};
 use octants_runtime::{Race, RaceAccess, RaceKind, Touch, Touched, Witness};
 
-/// Different arguments of a kernel for which races are looked for; for others they are not.
+/// Maximum number of different arguments of a kernel that are checked for races.
 const MOST_SEARCHES: usize = 16;
 
 /// Checks for races before launches of a kernel.
@@ -54,8 +54,8 @@ impl RaceCheck {
         found.into_iter().map(|race| self.race(race)).collect()
     }
 
-    /// A hash of what decides which elements a launch touches: numbers, extents, which arrays are the same or overlap,
-    /// and by how much.
+    /// A hash of everything that determines the touched elements: numbers, extents, and which arrays are identical or
+    /// overlap, and by how much.
     fn shape_of(&self, slots: &[u64]) -> u64 {
         let mut hasher = DefaultHasher::new();
         let addresses: Vec<usize> = self.layout.buffers.iter().flatten().map(|s| *s as usize).collect();
@@ -263,7 +263,7 @@ impl KernelWitness {
         Some(hasher.finish())
     }
 
-    /// Where an element begins.
+    /// The address of an element.
     fn address(&self, buffer: BufferId, index: &[i64], slots: &[u64]) -> Option<u64> {
         let of = self.search.buffers().get(buffer.index())?;
         match &of.layout {

@@ -1,4 +1,4 @@
-//! [`RaceWords`]: the shadow memory in which watched kernels record who touched each element, and the launch
+//! [`RaceWords`]: the shadow memory in which instrumented kernels record accesses to each element, and the launch
 //! parameters that locate it.
 //!
 //! Words are allocated and zeroed when a launch first needs them, and are reused by later launches. Each launch has
@@ -19,10 +19,10 @@ use crate::error::Error;
 const GIVEN: u64 = 1 << (EPOCH_BITS - 1);
 /// The bits by which launches count.
 const COUNTED: u64 = (1 << (EPOCH_BITS - 2)) - 1;
-/// Bytes of words, above which those go that were not used for longest.
+/// Maximum bytes of words. Beyond it, the least recently used ones are freed.
 const MANY_BYTES: u64 = 2 << 30;
 
-/// Where a launch finds how many words one buffer needs, and whose they are.
+/// How a launch computes the number and the owner of the shadow words of a buffer.
 #[derive(Debug, Clone, PartialEq)]
 struct Beside {
     /// First slot of the buffer of words.
@@ -31,7 +31,7 @@ struct Beside {
     address: (u32, u64),
     /// First slot of extents and their number.
     extents: (u32, u32),
-    /// What is multiplied with them.
+    /// Factor of the extents: the scalars per element.
     scalars: u64,
     /// The words are of concurrent groups.
     of_groups: bool,
@@ -49,7 +49,7 @@ pub(super) struct RaceSlots {
 }
 
 impl RaceSlots {
-    /// Of a kernel with these buffers.
+    /// The slots of a kernel with these buffers.
     pub fn of(watch: &RaceWatch, layout: &ArgLayout, buffers: &[IrBuffer]) -> RaceSlots {
         let slot = |b: usize| layout.buffers[b].expect("compiler bug: race words that are not an ndarray");
         let beside =
@@ -95,12 +95,12 @@ struct Known {
     used: u64,
 }
 
-/// What words belong to.
+/// The owner of shadow words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
-    /// Of the memory.
+    /// The address of the memory.
     address: u64,
-    /// Of its scalars.
+    /// The number of its scalars.
     number: u64,
     /// The words are of concurrent groups, not of iterations.
     of_groups: bool,

@@ -16,7 +16,7 @@ use super::race_check::{KernelWitness, RaceCheck, Unknown};
 use crate::error::Error;
 
 impl Session {
-    /// Has races of code looked for: between iterations, unless it is a gradient, and with other launches.
+    /// Enables the search for races of code: between iterations, unless it is a gradient, and with other launches.
     pub(super) fn look_for_races(&self, lowering: &Lowering, code: &mut Executable) {
         let search = Arc::new(RaceSearch::of(&lowering.lowered.kernel, &lowering.lowered.overlap_allowed));
         let (sources, layout) = (lowering.lowered.sources.clone(), code.layout.clone());
@@ -26,7 +26,7 @@ impl Session {
         code.kernel = code.kernel.clone().with_witness(Arc::new(KernelWitness::new(search, sources, layout)));
     }
 
-    /// Refuses groups that touch the same elements for certain. If the witness of a race is known, the race names its
+    /// Refuses groups that certainly touch the same elements. If the witness of a race is known, the race names its
     /// element.
     pub(super) fn refuse_overlaps(&self, lowered: &Lowered, found: Vec<(Race, Span, Span)>) -> Result<(), Error> {
         if found.is_empty() {
@@ -42,7 +42,7 @@ impl Session {
         Ok(self.device.races().report(races.collect())?)
     }
 
-    /// Refuses a kernel whose iterations carry a variable on.
+    /// Refuses a kernel with a loop-carried variable in a parallel loop.
     pub(super) fn refuse_carried_locals(&self, lowered: &Lowered, carried: Vec<CarriedLocal>) -> Result<(), Error> {
         let sources = &lowered.sources;
         let race = |found: CarriedLocal| {

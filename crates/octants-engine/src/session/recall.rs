@@ -15,7 +15,7 @@ use crate::gradient_store::GradientStore;
 use crate::trace::{Binding, Recalled, Request, Search, keep, outcome, search};
 
 impl Session {
-    /// Looks whether a kernel need not be compiled. [`Session::lower`] then takes the [`Search::tracing`] for its
+    /// Checks whether a kernel need not be compiled. [`Session::lower`] then takes the [`Search::tracing`] for its
     /// world.
     pub fn search<'w>(&self, world: &'w dyn World, request: &Request<'_>) -> Search<'w> {
         // A compilation observer needs an actual compilation.
@@ -23,7 +23,7 @@ impl Session {
             .cache
             .as_ref()
             .filter(|_| self.config().offline_cache && !self.config().shows_compilation() && !dumps_stages())
-            // Races are looked for in the kernel, not in the code that was made of it.
+            // Race checks analyze the kernel, not its compiled code.
             .filter(|_| !self.config().checks_races());
         let common = cache.and_then(|cache| cache.common(&self.machine)).map(|mut key| {
             key.add("concurrent_launches", &!self.device.is_immediate());
@@ -64,7 +64,7 @@ impl Session {
         let (layout, ret) = (recalled.layout.clone(), recalled.ret.clone());
         let launching = Launching::Plain;
         let (key, races, was_kept) = (Some(key), None, true);
-        // Nothing is recalled where races are looked for.
+        // With race checks, nothing is recalled.
         let watched = None;
         Some(Executable { layout, ret, kernel, launching, watched, key, pointers, exposes_addresses, races, was_kept })
     }

@@ -18,8 +18,8 @@ impl Lowering {
 }
 
 impl Session {
-    /// Refuses a kernel whose groups touch the same memory, and warns of one whose groups may. With `aliases`, which
-    /// some call has, only what these make so: the other conflicts were found when the kernel was lowered.
+    /// Refuses a kernel whose groups touch the same memory, and warns of one whose groups may. With the `aliases` of a
+    /// call, reports only conflicts caused by them: the others were found when the kernel was lowered.
     pub fn check_groups(&self, world: &dyn World, lowered: &Lowered, aliases: &[Alias]) -> Result<(), CompileError> {
         let body = &lowered.kernel.body;
         let group_of = |v| match &body.inst(v).op {
@@ -77,7 +77,7 @@ impl Session {
     }
 }
 
-/// Groups that touch the same elements for certain, as a race.
+/// Groups that certainly touch the same elements, as a race.
 fn overlap_race(found: &Overlap, buffer: &str, lowered: &Lowered) -> Race {
     let (with, block) =
         if found.of_sections { ("qd.graph.parallel", "section") } else { ("qd.stream_parallel", "block") };

@@ -44,8 +44,8 @@ pub(super) fn ask(world: &dyn World, lookup: &Lookup) -> Answer {
     }
 }
 
-/// The objects whose code may run when this is asked: it may change what other questions are answered. Nothing where
-/// none runs. Attributes that compute are taken to have no effects.
+/// The objects whose code may run for this question, and so may change the answers to other questions. Empty if no code
+/// runs. Computed attributes are assumed to have no effects.
 pub(super) fn runs_code_of(lookup: &Lookup) -> Vec<Obj> {
     match lookup {
         Lookup::Call { function, args, named } => {

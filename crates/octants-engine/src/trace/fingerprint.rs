@@ -9,7 +9,7 @@ use octants_frontend::{Entity, FuncSource, WorldResult};
 
 use super::answer::Answer;
 
-/// Of a question and its answer.
+/// The fingerprint of a question and its answer.
 pub(super) fn fingerprint(lookup: &Lookup, answer: &Answer) -> Fingerprint {
     let mut all = KeyBuilder::new();
     lookup.hash(&mut all);

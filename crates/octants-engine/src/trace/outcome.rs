@@ -23,7 +23,7 @@ pub struct Binding {
 }
 
 impl Binding {
-    /// Of a kernel that was just lowered.
+    /// The binding of a kernel that was just lowered.
     pub fn of(lowered: &Lowered) -> Binding {
         Binding {
             buffers: lowered.buffers.clone(),

@@ -17,13 +17,13 @@ use crate::artifact_cache::ArtifactCache;
 use crate::compile_times::{Phase, Stopwatch};
 use crate::config::Config;
 
-/// A kernel that is to be compiled.
+/// A kernel to compile.
 pub struct Request<'a> {
     /// The kernel.
     pub kernel: Obj,
     /// Its arguments.
     pub args: &'a [ArgSpec],
-    /// What is to be made of it.
+    /// The mode of differentiation.
     pub mode: AutodiffMode,
     /// Its identity: module, name, file, and the external state that affects its compilation.
     pub identity: Vec<String>,
@@ -38,7 +38,7 @@ pub struct Search<'w> {
     /// The outcomes of earlier compilations with the same questions and answers: for arrays that share memory, and for
     /// others.
     pub recalled: Vec<Recalled>,
-    /// How long looking took.
+    /// The duration of the search.
     pub watch: Stopwatch,
     /// Why no trace was valid, for diagnostics.
     pub reason: String,
@@ -47,7 +47,7 @@ pub struct Search<'w> {
 }
 
 impl Search<'_> {
-    /// Whether there is a place where traces of the kernel are kept.
+    /// Whether traces of the kernel can be stored.
     pub fn is_kept(&self) -> bool {
         self.tracing.key.is_some()
     }
@@ -95,8 +95,8 @@ impl Recalled {
         }
     }
 
-    /// Whether it is right for a call in which arrays share memory, or not. Which ones do would have to be checked
-    /// against the groups of `stream_parallel`, and for that the code is needed.
+    /// Whether it is valid for a call whose arrays share memory (or do not). Aliases would have to be checked against
+    /// the `stream_parallel` groups, which requires the code.
     pub fn fits(&self, may_alias: bool) -> bool {
         self.may_alias == may_alias && !(may_alias && self.has_groups)
     }
@@ -150,8 +150,8 @@ fn compile_time_values(arg: &ArgSpec) -> Vec<Obj> {
     }
 }
 
-/// Replays the questions of the traces while some trace had the same answers. The outcomes of those that hold to their
-/// end, the names of those of other source code, and what was asked.
+/// Replays the questions of the traces while some trace had the same answers. Returns the outcomes of the traces that
+/// match completely, the names of those of other source code, and the questions asked.
 fn ask_again(
     world: &dyn World,
     traces: &[Trace],
@@ -169,7 +169,7 @@ fn ask_again(
         holding.retain(|&i| {
             let same = traces[i].lookups.get(at).is_some_and(|(l, p)| l == lookup && *p == print);
             if !same && matches!(lookup, Lookup::Source(_)) {
-                // A function was edited. Other differences come and go, texts mostly do not come back.
+                // A function was edited. Unlike other differences, an earlier source text rarely returns.
                 outdated.push(traces[i].name());
             }
             same
@@ -184,8 +184,8 @@ fn ask_again(
     (found, outdated, answered)
 }
 
-/// What is not as it was. The world is asked nothing that could make an object known to it: the compilation that
-/// follows must number objects as if this had not been asked.
+/// The difference between the recorded and the current answer. Asks the world nothing that could introduce a new
+/// object, because the following compilation must number objects as if nothing had been asked.
 fn difference(world: &dyn World, lookup: &Lookup, answered: &[(Lookup, Answer)]) -> String {
     let name = |func: u32| {
         let source = answered.iter().find_map(|(lookup, answer)| match (lookup, answer) {
@@ -270,10 +270,10 @@ fn add_options(key: &mut KeyBuilder, config: &Config) {
         device_library: _,
         driver_library: _,
         concurrency: _,
-        // Where races are looked for nothing is recalled.
+        // With race checks, nothing is recalled.
         check_races: _,
         cpu_streams: _,
-        // They decide what runs when, or what is printed.
+        // They affect scheduling, or output.
         cpu_max_num_threads: _,
         cpu_stream_schedule: _,
         cpu_separate_memory: _,
@@ -293,7 +293,7 @@ fn add_options(key: &mut KeyBuilder, config: &Config) {
         accepted: _,
         print_full_traceback: _,
         log_level: _,
-        // They decide where and how long entries are kept.
+        // They affect where and how long entries are stored.
         offline_cache: _,
         offline_cache_file_path: _,
         offline_cache_max_size_of_files: _,

@@ -16,7 +16,7 @@ pub fn type_name(ty: &Type) -> String {
     }
 }
 
-/// The error that the operands of `symbol` do not go together.
+/// The error that the operands of `symbol` are incompatible.
 pub fn unsupported(b: &Builder, symbol: &str, l: ValueId, r: ValueId) -> Box<Diagnostic> {
     let (lt, rt) = (b.ty(l), b.ty(r));
     let error = Diagnostic::new(
@@ -162,7 +162,7 @@ pub(crate) fn to_mask(b: &mut Builder, name: &str, v: ValueId) -> Result<ValueId
     Ok(non_zero(b, v, s))
 }
 
-/// Converts `v` for storing it where a `to` is kept: scalars convert silently, a scalar fills a tensor, shapes must
+/// Converts `v` for a store to memory of type `to`: scalars convert silently, a scalar fills a tensor, shapes must
 /// agree, structs convert member by member.
 pub fn assign_cast(b: &mut Builder, v: ValueId, to: &Type) -> Result<ValueId> {
     let from = b.ty(v).clone();

@@ -6,7 +6,7 @@ use octants_ir::{BinaryOp, Builder, Const, Domain, Op, ReduceOp, Scalar, TextPar
 use super::convert::{expect_integers, promote_pair, shape_text, type_name, unsupported};
 use crate::world::Options;
 
-/// A binary operator of Python's grammar, comparisons and `and`/`or` apart.
+/// A binary operator of Python's grammar, except comparisons and `and`/`or`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operator {
     /// `+`
@@ -185,7 +185,7 @@ fn shift(b: &mut Builder, op: BinaryOp, symbol: &str, l: ValueId, r: ValueId) ->
         return Err(unsupported(b, symbol, l, r));
     }
     if ls == Scalar::U1 {
-        // One bit has no room for a shift: the bit is shifted as an i32, and the result tells whether any bit is left.
+        // A shift of a single bit is computed in i32; the result is whether any bit remains.
         let wide = b.cast(l, Scalar::I32);
         let shifted = shift(b, op, symbol, wide, r)?;
         return super::cast(b, shifted, Scalar::U1);
@@ -389,7 +389,7 @@ fn product_overflows(b: &mut Builder, s: Scalar, l: ValueId, r: ValueId) -> Valu
         let exact = b.binary(BinaryOp::Mul, lw, rw);
         return b.binary(BinaryOp::Ne, exact, pw);
     }
-    // Dividing back tells, but not by 0, and -1 times the smallest number survives the division.
+    // Checked by dividing back. This does not work for 0, or for -1 times the smallest number.
     let (zero, one) = (b.int(0, s), b.int(1, s));
     let is_zero = b.binary(BinaryOp::Eq, l, zero);
     let divisor = b.push(Op::Select(is_zero, one, l), Type::Scalar(s));

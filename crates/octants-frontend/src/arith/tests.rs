@@ -47,7 +47,7 @@ fn apply(name: &str, args: &[Type]) -> Result<Type, String> {
 const ARITHMETIC: [Operator; 5] = [Operator::Add, Operator::Sub, Operator::Mul, Operator::FloorDiv, Operator::Mod];
 
 #[test]
-fn arithmetic_promotes_by_the_table() {
+fn arithmetic_follows_the_promotion_table() {
     // Rows: left operand; columns: right operand; both in the order of `Scalar::ALL`.
     let table = "
         u1  i8  i16 i32 i64 u8  u16 u32 u64 f16 f32 f64
@@ -87,7 +87,7 @@ fn arithmetic_promotes_by_the_table() {
 }
 
 #[test]
-fn division_is_of_floats() {
+fn division_yields_floats() {
     assert_eq!(result(Operator::Div, Scalar::I64, Scalar::U8), Ok(Scalar::F32.into()));
     assert_eq!(result(Operator::Div, Scalar::I32, Scalar::F16), Ok(Scalar::F32.into()));
     assert_eq!(result(Operator::Div, Scalar::F16, Scalar::F16), Ok(Scalar::F16.into()));
@@ -273,7 +273,7 @@ fn stores_convert() {
 }
 
 #[test]
-fn bits_are_reread_at_equal_width() {
+fn bit_casts_require_equal_widths() {
     let mut b = Builder::new();
     let v = value(&mut b, Type::Vector(Scalar::F32, 2));
     let r = bit_cast(&mut b, v, Scalar::U32).expect("32 bits each");
@@ -282,7 +282,7 @@ fn bits_are_reread_at_equal_width() {
 }
 
 #[test]
-fn overflow_is_told_for_integer_scalars() {
+fn overflow_is_checked_for_integer_scalars() {
     let o = [Operator::Add, Operator::Sub, Operator::Mul, Operator::Shl];
     for s in Scalar::ALL {
         for op in o {

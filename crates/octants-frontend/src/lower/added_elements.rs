@@ -15,8 +15,8 @@ use crate::world::{Entity, Obj};
 const METHOD: &str = "_add_element";
 
 impl Lowerer<'_> {
-    /// Lowers `target op= value` where the target is an element of such an object. False for other targets, of which
-    /// nothing is lowered.
+    /// Lowers `target op= value` if the target is an element of such an object. Returns false, without lowering
+    /// anything, for other targets.
     pub(super) fn add_element(&mut self, target: &Expr, op: Operator, value: &Expr) -> Result<bool> {
         let ExprKind::Subscript(base, index) = &target.kind else { return Ok(false) };
         if !is_path(base) {

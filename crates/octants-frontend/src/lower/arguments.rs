@@ -135,7 +135,7 @@ impl Lowerer<'_> {
         id
     }
 
-    /// The array that a view argument is a range of, as an array of its own.
+    /// The array that a view argument is a range of, as a separate array.
     pub(super) fn whole_of_view(&mut self, view: BufferId) -> Option<BufferId> {
         if let Some(known) = self.wholes.get(&view) {
             return Some(*known);
@@ -163,7 +163,7 @@ impl Lowerer<'_> {
         self.rt(&offset).map(Some)
     }
 
-    /// Where a view came from, and as what.
+    /// The argument and the path of a view.
     fn view_argument(&self, view: BufferId) -> Option<(u32, Vec<String>, ArgSpec)> {
         if !self.view_arrays.contains(&view) {
             return None;
@@ -177,7 +177,7 @@ impl Lowerer<'_> {
         Some((index, path, spec.clone()))
     }
 
-    /// The gradient of an array argument, as an array of its own.
+    /// The gradient of an array argument, as a separate array.
     pub(super) fn gradient(&mut self, array: BufferId) -> Option<BufferId> {
         if let Some(known) = self.gradients.get(&array) {
             return *known;
@@ -187,7 +187,7 @@ impl Lowerer<'_> {
         found
     }
 
-    /// A shadow buffer of an array argument that has one, as an array of its own.
+    /// The shadow buffer of an array argument, if it has one, as a separate array.
     pub(super) fn argument_shadow_buffer(&mut self, array: BufferId, which: ShadowBuffer) -> Option<BufferId> {
         let Some(Capture::Arg { index, path }) = self.buffer_captures[array.index()].clone() else { return None };
         let mut spec = &self.args[index as usize];

@@ -14,7 +14,7 @@ use super::builtins::Call;
 use crate::arith::type_name;
 use crate::value::{ArrayView, Value};
 
-/// What a part is taken of, for the message of debug mode.
+/// The kind of the sliced array, for the message of debug mode.
 #[derive(Clone, Copy)]
 enum PartOf {
     Array,
@@ -217,7 +217,7 @@ impl Lowerer<'_> {
         stack
     }
 
-    /// Where a view begins, counted in the array that it is a range of.
+    /// The offset of a view in its base array.
     fn offset_in_whole(&mut self, view: &ArrayView) -> Result<Value> {
         Ok(match (self.offset_of_view(view.array)?, view.offset) {
             (Some(outer), Some(offset)) => Value::Rt(self.sum(outer, offset)),
@@ -296,7 +296,7 @@ impl Lowerer<'_> {
         Diagnostic::new(Code::Attribute, self.b.span, text).with_hint("annotate the parameter with `qd.BufferView`")
     }
 
-    /// The attributes that a view has beside those of its elements.
+    /// The attributes of a view, besides those of its elements.
     pub(super) fn view_attribute(&mut self, view: &ArrayView, base: &Value, name: &str) -> Result<Option<Value>> {
         Ok(Some(match name {
             "size" => Value::Rt(self.view_size(view)),

@@ -16,7 +16,7 @@ use crate::value::{Members, MeshElement, Place, TileOperand, Value};
 use crate::world::Entity;
 
 impl Lowerer<'_> {
-    /// What an assigned name holds: run-time values move to fresh locals, compile-time numbers become run-time
+    /// The value of an assigned name: run-time values move to fresh locals, compile-time numbers become run-time
     /// variables.
     pub(super) fn settle(&mut self, v: Value) -> Result<Value> {
         Ok(match v {
@@ -167,7 +167,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// What a new variable holds: a copy.
+    /// The value of a new variable: a copy.
     pub(super) fn variable(&mut self, name: &str, value: Value) -> Result<Value> {
         Ok(match value {
             Value::Tile(_) => {
@@ -213,7 +213,7 @@ impl Lowerer<'_> {
         })
     }
 
-    /// A tuple with the names of another, where that has any.
+    /// A tuple with the names of another one, if that has any.
     pub(super) fn named_as(&mut self, original: &Rc<Vec<Value>>, items: Vec<Value>) -> Value {
         let items = Rc::new(items);
         let mut named = self.named_tuples.iter().chain(&self.named_variables);
@@ -299,7 +299,8 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// What an assignment's target names. True beside the (nested) list of places that a swizzle or a slice names.
+    /// The target of an assignment. The flag is true for the (nested) list of locations that a swizzle or slice
+    /// denotes.
     pub(super) fn target_place(&mut self, target: &Expr) -> Result<(Value, bool)> {
         Ok(match &target.kind {
             ExprKind::Attribute(base, name) => {
@@ -381,7 +382,7 @@ impl Lowerer<'_> {
         }
         let to_scalar = to.scalar();
         let v = match (value, to_scalar) {
-            // A literal takes the type of where it goes, so that nothing is lost on the way.
+            // A literal takes the type of its destination, so that no precision is lost.
             (Value::Int(i), Some(s)) if !s.is_float() => {
                 if !holds(s, *i) {
                     self.int_literal(*i)?;
@@ -458,8 +459,7 @@ impl Lowerer<'_> {
         if self.add_element(target, op, value)? {
             return Ok(());
         }
-        // What changes memory is in the order in which it is written. Indices that are only read are read last, after
-        // what the value changes.
+        // Effects happen in source order. Indices without effects are evaluated last, after the effects of the value.
         let (place, is_slice, v) = if may_write(value) && !may_write(target) {
             let v = self.lower_expr(value)?;
             let (place, is_slice) = self.target_place(target)?;

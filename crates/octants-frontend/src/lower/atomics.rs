@@ -91,7 +91,7 @@ impl Lowerer<'_> {
 
     pub(super) fn lower_address(&mut self, call: Call) -> Result<Value> {
         let (array, index) = (&call.args[0], &call.args[1]);
-        // The place of a field in its tree of levels stands for the field.
+        // The placement of a field in its tree denotes the field.
         let field = match array {
             Value::Obj(obj) => self.world.attribute(*obj, "_placed_field").map_err(|e| self.host_error(e))?,
             _ => None,
@@ -111,7 +111,7 @@ impl Lowerer<'_> {
         Ok(Value::Rt(self.b.push(Op::AddressBits(place.addr), Scalar::U64.into())))
     }
 
-    /// An element of a quantized type has no memory of its own.
+    /// An element of a quantized type has no address.
     fn refuse_packed(&self, name: &str, place: Place) -> Result<()> {
         if !self.is_packed(place.addr) {
             return Ok(());

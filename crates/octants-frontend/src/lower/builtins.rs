@@ -17,7 +17,7 @@ use crate::world::{Entity, Obj};
 pub(super) struct Call {
     /// The function, to be called at compile time.
     pub obj: Obj,
-    /// Its name, for errors and where several share their code.
+    /// Its name, for errors and for functions that share code.
     pub name: String,
     pub args: Vec<Value>,
     pub kwargs: Vec<(String, Value)>,
@@ -157,7 +157,7 @@ static BUILTINS: &[Builtin] = &[
     row("zip", Any, |l, c| l.lower_zip(c)),
 ];
 
-/// What a function of the module `operator` stands for.
+/// The operator of a function in the module `operator`.
 enum OperatorFunction {
     Unary(UnaryOperator),
     Binary(Operator),
@@ -190,7 +190,7 @@ static OPERATOR_FUNCTIONS: &[(&str, OperatorFunction)] = &[
     ("ge", OperatorFunction::Compare(Comparison::Ge)),
 ];
 
-/// The parameters of a function whose keyword arguments are none but its positional ones, named.
+/// The parameters of a function whose keyword arguments are its positional ones by name.
 fn parameters_of(name: &str) -> Option<&'static [&'static str]> {
     Some(match name {
         "cast" | "bit_cast" => &["obj", "dtype"],
@@ -215,7 +215,7 @@ impl Lowerer<'_> {
         args: Vec<Value>,
         kwargs: Vec<(String, Value)>,
     ) -> Result<Value> {
-        // `qd.Vector.normalized(v)`: a method, called of its class.
+        // `qd.Vector.normalized(v)`: a method that is called through its class.
         if let (Some(method), Some((base, rest))) = (name.strip_prefix("tensor."), args.split_first()) {
             if args.iter().chain(kwargs.iter().map(|k| &k.1)).all(|v| self.to_host(v).is_some()) {
                 return self.call_host(obj, &args, &kwargs);
@@ -247,7 +247,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// A function of Python's module `operator`: on run-time values, the operator that it stands for.
+    /// A function of Python's module `operator`: on run-time values, the corresponding operator.
     fn call_operator_function(
         &mut self,
         obj: Obj,
@@ -284,7 +284,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// A function in the table of operations or in `arith`, at compile time where all arguments are known.
+    /// A function in the table of operations or in `arith`, evaluated at compile time if all arguments are known.
     pub(super) fn lower_function_of_numbers(&mut self, call: Call) -> Result<Value> {
         let Call { obj, name, args: given, kwargs } = call;
         // A type as the last argument (`qd.round(x, qd.i32)`) converts the result.
@@ -365,7 +365,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Puts keyword arguments where the function's parameters are.
+    /// Moves keyword arguments to the positions of the function's parameters.
     fn place_named(&self, name: &str, args: &mut Vec<Value>, named: Vec<(String, Value)>) -> Result<()> {
         let parameters: &[&str] = match name {
             "max" | "min" => &[],
@@ -416,7 +416,7 @@ mod tests {
     use super::BUILTINS;
 
     #[test]
-    fn the_table_is_in_order() {
+    fn the_table_is_sorted() {
         assert!(BUILTINS.is_sorted_by(|a, b| a.name < b.name));
     }
 }

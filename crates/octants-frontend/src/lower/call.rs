@@ -12,7 +12,7 @@ use crate::syntax_facts::last_write;
 use crate::value::Value;
 use crate::world::{Entity, FuncKind, Obj};
 
-/// Which arguments a callee takes by reference, so that reading them is its business.
+/// Which arguments a callee takes by reference, so that it reads them itself.
 enum References {
     None,
     First,
@@ -87,7 +87,7 @@ impl Lowerer<'_> {
         self.call(&callee, args, kwargs)
     }
 
-    /// A function that is not part of the kernel language is easily taken for one that runs with the kernel.
+    /// Warns about calls of plain Python functions, which are easily mistaken for functions that run with the kernel.
     fn warn_of_plain_call(&mut self, func: &Expr, callee: &Value) {
         let Value::Obj(obj) = *callee else { return };
         let function = match self.world.entity(obj) {
@@ -127,7 +127,8 @@ impl Lowerer<'_> {
         self.frame().scopes.iter_mut().rev().find_map(|s| s.get_mut(name)).map(|b| &mut b.value)
     }
 
-    /// Arguments in their order. What a later one may change is read before it, unless the callee gets it by reference.
+    /// Arguments in order. A value that a later argument may change is read before it, unless it is passed by
+    /// reference.
     #[allow(clippy::type_complexity)] // Positional and keyword arguments, as Python has them.
     pub(super) fn lower_arguments(
         &mut self,
@@ -265,7 +266,7 @@ impl Lowerer<'_> {
             }
             Entity::Builtin(name) => self.call_builtin(obj, &name, args, kwargs),
             Entity::Dtype(s) => {
-                // `np.float32(x)` of a compile-time value is numpy's business.
+                // `np.float32(x)` of a compile-time value is evaluated by numpy.
                 let own = matches!(self.world.attribute(obj, "_octants_entity"), Ok(Some(_)));
                 if !own && args.iter().all(|v| self.to_host(v).is_some()) {
                     return self.call_host(obj, &args, &kwargs);
@@ -338,8 +339,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The function that a call of an object means, where its class defines `__call__` in Python. It takes the object
-    /// first.
+    /// The `__call__` of an object, if its class defines it in Python. It takes the object as its first argument.
     pub(super) fn call_operator(&self, obj: Obj) -> Option<Obj> {
         if self.world.entity(obj) != Entity::Opaque {
             return None;
@@ -524,7 +524,7 @@ fn dotted_name(e: &Expr) -> Option<String> {
     }
 }
 
-/// What a method of a list does to it.
+/// The change that a list method makes.
 enum ListChange {
     Extend(Vec<Value>),
     Insert(i128, Value),
@@ -543,7 +543,7 @@ impl ListChange {
         })
     }
 
-    /// The method's result; none where there is no such item.
+    /// The method's result; `None` if there is no such item.
     fn apply(self, items: &mut Vec<Value>) -> Option<Value> {
         let count = items.len() as i128;
         let from_start = |at: i128| if at < 0 { at + count } else { at };

@@ -100,8 +100,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// An integer that is known while compiling, and the object that stands for it outside: members of enumerations
-    /// stay what they are.
+    /// A compile-time integer, and its Python object: members of enumerations are preserved.
     fn checkpoint_label(&mut self, label: &Expr) -> Result<(i64, Obj)> {
         let member = match &label.kind {
             ExprKind::Attribute(of, name) => match self.lower_expr(of)? {
@@ -129,7 +128,8 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Each statement directly in a checkpoint is a task, or several: what would be one by accident is refused.
+    /// Each statement directly in a checkpoint becomes one or more tasks. Statements that would become tasks
+    /// unintentionally are refused.
     fn check_checkpoint_statement(&mut self, s: &Stmt) -> Result<()> {
         let what = match &s.kind {
             StmtKind::Expr(e) if matches!(e.kind, ExprKind::Str(_)) => return Ok(()),

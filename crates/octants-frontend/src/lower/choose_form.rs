@@ -9,10 +9,10 @@ use super::{Lowerer, ParsedFunction};
 use crate::value::Value;
 use crate::world::{Entity, FuncKind, Obj};
 
-/// Functions up to this size are lowered where they are called.
+/// Maximum size of functions that are always inlined.
 const SMALL: usize = 40;
 
-/// What a call of another function counts, beside its arguments.
+/// The size of a call, without its arguments.
 const CALL: usize = 16;
 
 /// In functions above this size numbers are not compiled in, so that calls with other numbers share the code.
@@ -23,18 +23,18 @@ impl Lowerer<'_> {
         if parsed.facts.nested_return {
             return !(self.at_top_level() && parsed.facts.task_loop);
         }
-        // Another call of it may be where the same arrays are differentiated.
+        // Another call may be in code that differentiates the same arrays.
         if !self.stopped.is_empty() || !args.iter().all(|v| self.can_be_passed(v)) {
             return false;
         }
         if self.at_top_level() && self.may_loop(func) {
             return false;
         }
-        // What debug mode says of an access names the calls that led to it.
+        // Messages of debug mode name the calls that led to an access.
         if args.iter().any(|v| self.as_checked_view(v).is_some()) {
             return false;
         }
-        // The patch is that of the loop around.
+        // The patch belongs to the enclosing loop.
         if self.mesh_loop.is_some() && parsed.facts.callees.iter().any(|path| self.is_patch_index(func, path)) {
             return false;
         }
@@ -42,8 +42,8 @@ impl Lowerer<'_> {
         facts.size > SMALL || facts.size + CALL * self.calls_of_functions(func, &facts.callees) > SMALL
     }
 
-    /// A number that the function gets is a run-time value in it. `qd.static`, `range` and other calls see a variable
-    /// that holds it in any case; it matters where an index or a condition is known.
+    /// Whether a number argument is a run-time value in the function. `qd.static`, `range` and other calls see a
+    /// variable in any case; it matters for indices and conditions that are known at compile time.
     pub(super) fn number_at_run_time(&self, parsed: &ParsedFunction, name: &str, v: &Value) -> bool {
         let facts = &parsed.facts;
         let number = match v {
@@ -93,7 +93,7 @@ impl Lowerer<'_> {
         callees.iter().filter(|path| is_other(self, path)).count()
     }
 
-    /// The object that a chain of names means in a function, as far as it can be told without lowering it.
+    /// The object that a chain of names denotes in a function, if it can be determined without lowering the function.
     fn callee(&mut self, func: Obj, path: &[String]) -> Option<Obj> {
         let (first, rest) = path.split_first()?;
         let parsed = self.parse(func).ok()?;

@@ -154,12 +154,12 @@ impl Lowerer<'_> {
         match v {
             Value::Bool(b) => Ok(self.b.int(i64::from(*b), Scalar::U1)),
             Value::Int(i) => Ok(self.b.int(i64::from(*i != 0), Scalar::U1)),
-            // A constant is as little a condition as a float that is known at run time.
+            // A constant float is rejected like a run-time float.
             Value::Float(_) => {
                 let v = self.rt(v)?;
                 arith::to_condition(&mut self.b, what, v)
             }
-            // Python finds every object true.
+            // Python treats every such object as true.
             Value::Array(_) => self.whole_as_condition(what, "an array"),
             Value::Obj(o) if self.is_whole_array(*o) => self.whole_as_condition(what, "a field"),
             _ if v.is_compile_time() => {

@@ -50,7 +50,7 @@ impl Lowerer<'_> {
         Ok(Value::Dict(Rc::new(out)))
     }
 
-    /// The entries of a dict, made in the kernel or outside; `None` where the value is none.
+    /// The entries of a dict, created in the kernel or outside; `None` if the value is not a dict.
     pub(super) fn dict_entries(&mut self, value: &Value) -> Result<Option<Vec<Entry>>> {
         let obj = match value {
             Value::Dict(entries) => return Ok(Some(entries.to_vec())),
@@ -68,7 +68,7 @@ impl Lowerer<'_> {
         Ok(Some(entries))
     }
 
-    /// Where the entry of a key is.
+    /// The position of a key's entry.
     pub(super) fn position_of_key(&mut self, entries: &[Entry], key: &Value) -> Result<Option<usize>> {
         for (i, (k, _)) in entries.iter().enumerate() {
             if self.same_key(k, key)? {
@@ -89,7 +89,7 @@ impl Lowerer<'_> {
 
     fn same_key(&mut self, a: &Value, b: &Value) -> Result<bool> {
         Ok(match (a, b) {
-            // Without asking Python: most keys are texts.
+            // Does not call Python, because most keys are strings.
             (Value::Str(a), Value::Str(b)) => a == b,
             _ => matches!(self.fold_compare(Comparison::Eq, a, b)?, Some(Value::Bool(true))),
         })

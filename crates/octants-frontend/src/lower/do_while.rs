@@ -1,7 +1,7 @@
 //! `while qd.graph.do_while(counter):`, a loop whose iterations consist of tasks of the kernel.
 //!
 //! At the top level of a kernel, and directly in another such loop, the loops inside are parallel, unless another
-//! statement leaves a round.
+//! statement (`break`, `continue`, `return`) leaves an iteration.
 
 use std::collections::BTreeSet;
 
@@ -74,8 +74,8 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Adds a parallel loop that does nothing. A round of a graph's loop is one of tasks even if it has no other: by
-    /// that, derivatives know its counters.
+    /// Adds a parallel loop that does nothing. A round of a graph's loop is one of tasks even if it has no other: this
+    /// is how derivatives find its counters.
     fn add_empty_task(&mut self) {
         let [zero, one] = [0, 1].map(|n| self.b.int(n, Scalar::I32));
         let block = self.b.body.add_block();
@@ -83,7 +83,7 @@ impl Lowerer<'_> {
         self.b.push(Op::For(Box::new(l)), Type::Unit);
     }
 
-    /// What decides about a part of the graph, which `call` says in a statement that begins with `word`.
+    /// The condition of a part of the graph: the argument of `call` in a statement that begins with `word`.
     pub(super) fn graph_condition<'e>(&mut self, e: &'e Expr, call: &str, word: &str) -> Result<Condition<'e>> {
         let value = match self.lower_expr(e) {
             Err(d) if matches!(d.code, Code::Name | Code::Attribute | Code::Compilation) => {
@@ -145,7 +145,7 @@ impl Lowerer<'_> {
         Ok((value, holds))
     }
 
-    /// Counts a round, and fails where another one would exceed the limit.
+    /// Counts an iteration, and fails if another one would exceed the limit.
     fn check_rounds(&mut self, condition: &Condition<'_>, rounds: LocalId, limit: u32) -> Result<()> {
         let (value, again) = self.lower_condition(condition, "while")?;
         let one = self.b.int(1, Scalar::I64);

@@ -1,8 +1,8 @@
 //! Members of `IntEnum`, `IntFlag` and other enumerations whose members are numbers or strings.
 //!
-//! An operation takes such a member for its number or string. An attribute (`member.name`, `member.value`) belongs to
-//! the member itself. Variables, template arguments and lists hold the member, and [`Lowerer::lower_expr`] yields the
-//! number or string. What looks at members calls [`Lowerer::lower_whole`].
+//! Operations treat such a member as its number or string. Attributes (`member.name`, `member.value`) belong to the
+//! member itself. Variables, template arguments and lists hold the member. [`Lowerer::lower_expr`] yields the number or
+//! string, [`Lowerer::lower_whole`] the member.
 
 use octants_diag::Result;
 
@@ -12,7 +12,7 @@ use crate::value::Value;
 use crate::world::{Entity, Obj};
 
 impl Lowerer<'_> {
-    /// A member, and what it is in operations.
+    /// A member, and its value in operations.
     pub(super) fn lift_member(&mut self, obj: Obj, plain: &Entity) -> Value {
         let plain = match plain {
             Entity::Int(i) => Value::Int(*i),
@@ -24,7 +24,7 @@ impl Lowerer<'_> {
         Value::Obj(obj)
     }
 
-    /// What a member of an enumeration is in operations.
+    /// The value of an enumeration member in operations.
     pub(super) fn plain_member(&self, v: &Value) -> Option<Value> {
         match v {
             Value::Obj(obj) => self.enum_members.get(obj).cloned(),

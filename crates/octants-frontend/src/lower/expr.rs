@@ -64,7 +64,7 @@ impl Lowerer<'_> {
                 let mut out = Vec::new();
                 self.comprehend(generators, &mut |s| {
                     let v = s.lower_item(item)?;
-                    // The loop variables of the comprehension are compile-time: what is read stays.
+                    // The loop variables are compile-time values. Items are detached from later changes.
                     out.push(s.detach_deep(v)?);
                     Ok(())
                 })?;
@@ -116,7 +116,7 @@ impl Lowerer<'_> {
         })
     }
 
-    /// The base of a subscript. An array without a name of its own is called what the user calls it here.
+    /// The base of a subscript. An array without a name gets the name that the user gives it here.
     pub(super) fn lower_named_array(&mut self, e: &Expr) -> Result<Value> {
         let v = self.lower_expr(e)?;
         if let Value::Obj(_) = &v
@@ -385,7 +385,7 @@ impl Lowerer<'_> {
                 .with_hint("use `qd.select(condition, x, y)` to select component by component"));
         }
         let cond = arith::to_condition(&mut self.b, "if", cond_value)?;
-        // Both sides are lowered in blocks of their own: only one of them runs.
+        // Both sides are lowered in separate blocks: only one of them runs.
         let (block_a, a) = self.in_block(|s| {
             let v = s.lower_expr(then)?;
             s.rt(&v)
@@ -425,7 +425,7 @@ impl Lowerer<'_> {
     }
 
     /// A conditional expression without `qd.static` whose condition is known: the side that is taken, in the type that
-    /// both promote to. The other side is looked at for its type, and never runs.
+    /// both promote to. The other side only contributes its type, and never runs.
     fn lower_decided(&mut self, taken: &Expr, other: &Expr) -> Result<Value> {
         let value = self.lower_whole(taken)?;
         let Some(Type::Scalar(from)) = self.runtime_type(&value).filter(|_| !value.is_compile_time()) else {
@@ -438,7 +438,7 @@ impl Lowerer<'_> {
             Ok(s.runtime_type(&v))
         });
         self.b.span = span;
-        // What cannot be compiled is of no matter where it is not taken.
+        // Errors in a branch that is not taken are ignored.
         let Ok((block, ty)) = looked_at else { return Ok(value) };
         let never = self.b.int(0, Scalar::U1);
         let empty = self.b.body.add_block();
@@ -529,7 +529,7 @@ impl Lowerer<'_> {
             return Ok(Some(Value::Method(std::rc::Rc::new((base.clone(), name.to_owned())))));
         }
         if name == "size" {
-            // The number of elements, where that is one extent.
+            // The number of elements, if there is one axis.
             let Value::Array(b) = *base else { return Ok(None) };
             if self.buffers[b.index()].ndim == 1 {
                 let shape = self.attribute(base, "shape")?;
@@ -577,7 +577,7 @@ impl Lowerer<'_> {
         Ok(Some(match name {
             "shape" => {
                 let extent = |axis| match self.extent(buffer, axis) {
-                    // As a value it is i64 where a literal would have no type; at compile time it stays a number.
+                    // As a run-time value it is i64 if a literal would have no type; at compile time it stays a number.
                     Value::Int(n) if i32::try_from(n).is_err() && self.static_depth == 0 => {
                         Value::Rt(self.b.int(n as i64, octants_ir::Scalar::I64))
                     }

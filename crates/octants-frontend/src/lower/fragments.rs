@@ -13,7 +13,7 @@ impl Lowerer<'_> {
     pub(super) fn lower_fragment_index(&mut self, call: Call) -> Result<Value> {
         self.check_in_parallel_loop(&call)?;
         let [Value::Str(kind), Value::Str(role), Value::Int(component), Value::Str(axis)] = &call.args[..] else {
-            panic!("compiler bug: a fragment's index is asked for by names");
+            panic!("compiler bug: the index of a fragment needs names");
         };
         let element = FragmentElement {
             kind: named(ProductKind::from_name(kind)),

@@ -68,7 +68,7 @@ impl Lowerer<'_> {
         })
     }
 
-    /// A function that is compiled where it is called may call itself only as far as a template parameter drives it.
+    /// An inlined function may recurse only over a template parameter.
     fn check_recursion(&mut self, func: Obj, parsed: &ParsedFunction, args: &[Value]) -> Result<()> {
         let depth = self.frames.iter().filter(|f| f.func == func).count();
         if depth == 0 {
@@ -134,7 +134,7 @@ impl Lowerer<'_> {
         Ok(out)
     }
 
-    /// The type an annotation asks for by value; `None` for templates, arrays and parameters without annotation.
+    /// The type of a by-value annotation; `None` for templates, arrays and parameters without annotation.
     pub(super) fn value_annotation(&mut self, annotation: Option<Obj>) -> Result<Option<Type>> {
         let Some(obj) = annotation else { return Ok(None) };
         match self.world.entity(obj) {
@@ -147,10 +147,10 @@ impl Lowerer<'_> {
 
     /// The argument of a parameter whose annotation changes or checks it, by value; `None` for other parameters.
     ///
-    /// A scalar type converts what is given, each component of a vector or matrix too. A vector or matrix type asks for
-    /// a shape: the components keep their type. A struct type asks for nothing, what is missing shows where it is used.
-    /// A function that is not decorated is as it is in Python, where annotations are comments. The types of a
-    /// `@qd.real_func` are those it is compiled for.
+    /// A scalar type converts the argument, including each component of a vector or matrix. A vector or matrix type
+    /// requires a shape: the components keep their type. A struct type requires nothing; a missing member is reported
+    /// at its use. Annotations of an undecorated function have no effect, as in Python. A `@qd.real_func` is compiled
+    /// for its annotated types.
     pub(super) fn annotated_argument(&mut self, p: &FuncParam, v: &Value, kind: FuncKind) -> Result<Option<ValueId>> {
         if kind == FuncKind::Plain {
             return Ok(None);
@@ -178,8 +178,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// An argument as exactly the annotated type, but for a type without a scalar of its own, which takes the
-    /// argument's.
+    /// An argument, converted to exactly the annotated type. A type without a scalar type takes that of the argument.
     fn converted_argument(&mut self, p: &FuncParam, v: &Value, mut ty: Type) -> Result<ValueId> {
         let mut v = v.clone();
         if self.is_any_scalar(p) {
@@ -284,7 +283,8 @@ impl Lowerer<'_> {
         arith::assign_cast(&mut self.b, found, ty)
     }
 
-    /// An argument as one value; items as a vector or matrix, of the annotated scalar unless any will do.
+    /// An argument as one value; items as a vector or matrix, of the annotated scalar, unless the annotation accepts
+    /// any scalar.
     fn argument_value(&mut self, name: &str, v: &Value, ty: &Type, any_scalar: bool) -> Result<ValueId> {
         if let (Some(items), true) = (v.items(), ty.is_tensor()) {
             return self.make_tensor(items, ty.scalar().filter(|_| !any_scalar));
@@ -331,8 +331,8 @@ impl Lowerer<'_> {
         self.err(Code::Type, format!("argument `{name}` must be {wanted}, got {found}"))
     }
 
-    /// What the callee's name for a parameter stands for. `v` is as its annotation wants it already; it is a copy, so
-    /// that what the callee does to it is its own affair, unless the parameter is a reference.
+    /// Binds the callee's parameter name to `v`, which already has the annotated type. The callee gets a copy, unless
+    /// the parameter is a reference.
     pub(super) fn bind_parameter(&mut self, name: &str, v: Value, mutated: bool, by_reference: bool) -> Result<Value> {
         if by_reference {
             return Ok(v);
@@ -424,8 +424,8 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The result of an inlined function whose result is annotated: a scalar type converts what is returned, each
-    /// component of a vector or matrix too, and the other types say nothing. A tuple of types does so for each item.
+    /// The result of an inlined function with an annotated result: a scalar type converts the returned value, including
+    /// each component of a vector or matrix; other types have no effect. A tuple of types applies to each item.
     pub(super) fn annotated_result(&mut self, annotation: Obj, v: Value) -> Result<Value> {
         let parts = match self.world.entity(annotation) {
             Entity::Tuple(items) | Entity::List(items) => items,

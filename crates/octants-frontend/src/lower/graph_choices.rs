@@ -15,8 +15,8 @@ use crate::value::Value;
 use crate::world::Entity;
 
 impl Lowerer<'_> {
-    /// The argument of a call of the builtin `name`, if an expression is one. Looked at only where it may be, to go by
-    /// the name: a test of a loop must not be evaluated outside of it.
+    /// The argument of a call of the builtin `name`, if an expression is one. Evaluates the callee only if its name may
+    /// match, because a loop's test must not be evaluated outside of the loop.
     pub(super) fn graph_test<'e>(&mut self, test: &'e Expr, name: &str) -> Result<Option<&'e Expr>> {
         let ExprKind::Call(func, arguments) = &test.kind else { return Ok(None) };
         let (ExprKind::Attribute(_, last) | ExprKind::Name(last)) = &func.kind else { return Ok(None) };
@@ -31,7 +31,7 @@ impl Lowerer<'_> {
         Ok(is_known.then_some(condition))
     }
 
-    /// Warns where what `qd.graph` offers is called by its flat name, as in `qd.graph_do_while`.
+    /// Warns about deprecated flat names of `qd.graph`, such as `qd.graph_do_while`.
     pub(super) fn warn_of_flat_name(&mut self, func: &Expr, flat: &str) {
         let (ExprKind::Attribute(_, name) | ExprKind::Name(name)) = &func.kind else { return };
         // `qd.checkpoint` has no other name.

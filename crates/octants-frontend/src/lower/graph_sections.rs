@@ -15,7 +15,7 @@ use crate::ast::{Arguments, ExprKind, Stmt, StmtKind};
 use crate::syntax_facts::is_static_call;
 use crate::world::GraphUse;
 
-/// Where the statements that are being lowered are.
+/// The graph section that contains the statements being lowered.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum GraphSection {
     /// In neither.
@@ -135,13 +135,13 @@ impl Lowerer<'_> {
         Ok(flow)
     }
 
-    /// The error of what Quadrants refuses, and contexts with `allow_nesting=True` have.
+    /// The error for nesting that Quadrants refuses, but that contexts with `allow_nesting=True` support.
     pub(super) fn refuse_nesting<T>(&self, message: &str, context: &str) -> Result<T> {
         let hint = format!("write `qd.graph.parallel_context(allow_nesting=True)` for {context}");
         Err(Diagnostic::new(Code::Syntax, self.b.span, message).with_hint(hint))
     }
 
-    /// Directly in a context there are sections alone, and what chooses or repeats them at compile time.
+    /// A context directly contains only sections, and compile-time statements that choose or repeat them.
     pub(super) fn check_graph_section(&mut self, s: &Stmt) -> Result<()> {
         if !matches!(self.graph_section, GraphSection::Context { .. }) {
             return Ok(());

@@ -33,7 +33,7 @@ impl Lowerer<'_> {
         self.mark(s.head(), LineEvent::Reached)
     }
 
-    /// Marks that the condition on a line was false, where no statement says so.
+    /// Marks that the condition on a line was false, if no statement implies it.
     pub(super) fn mark_skipped(&mut self, test: Span) -> Result<()> {
         if self.options.mode != AutodiffMode::None {
             return Ok(());

@@ -61,7 +61,8 @@ impl Lowerer<'_> {
         if let Value::Static(items) = &iterable {
             return self.static_for(target, items.to_vec(), body);
         }
-        // What `qd.static`, `zip`, `enumerate` and their like return is unrolled; a list or tuple by name is not.
+        // The values of `qd.static`, `zip`, `enumerate` and similar functions are unrolled; a list or tuple by name is
+        // not.
         if matches!(iter.kind, ExprKind::Call(..))
             && matches!(iterable, Value::List(_) | Value::Tuple(_) | Value::Dict(_) | Value::Str(_) | Value::Obj(_))
         {
@@ -96,7 +97,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Two loop variables of one loop have one name. `_` may: nobody reads it.
+    /// Refuses two loop variables with the same name in one loop, except `_`, which nothing reads.
     fn refuse_repeated_targets(&self, target: &Expr) -> Result<()> {
         let (ExprKind::Tuple(items) | ExprKind::List(items)) = &target.kind else { return Ok(()) };
         for (i, item) in items.iter().enumerate() {
@@ -123,7 +124,7 @@ impl Lowerer<'_> {
         Err(Diagnostic::new(Code::Syntax, target.span, message).with_hint("give the loop variable another name"))
     }
 
-    /// Checks that `static`, `grouped` and `ndrange` around what a loop runs over are once each, and in order.
+    /// Checks that `static`, `grouped` and `ndrange` around a loop's iterable occur once each, and in order.
     fn refuse_nested_decorators(&mut self, iter: &Expr) -> Result<()> {
         let ExprKind::Call(_, arguments) = &iter.kind else { return Ok(()) };
         let [only] = &arguments.positional[..] else { return Ok(()) };
@@ -275,8 +276,7 @@ impl Lowerer<'_> {
         Ok(Value::None)
     }
 
-    /// The box of an object of the outside that says what a kernel loops over: an `ndrange` made there, a level of a
-    /// tree.
+    /// The index box of a host object that a kernel loops over: an `ndrange` created there, or a level of a tree.
     pub(super) fn host_ndrange(&mut self, obj: crate::world::Obj) -> Result<Option<Ndrange>> {
         if self.world.entity(obj) != Entity::Opaque {
             return Ok(None);
@@ -322,7 +322,7 @@ impl Lowerer<'_> {
         Ok(LoopBox { ranges, position, grouped, kind: BoxKind::Ndrange, cells, visited: None })
     }
 
-    /// The extent of an array's axis: known at compile time for fields; i64 where i32 does not hold it.
+    /// The extent of an array's axis: known at compile time for fields; i64 if i32 cannot represent it.
     pub(super) fn extent(&mut self, buffer: BufferId, axis: u32) -> Value {
         let s = if self.wide_arrays.contains(&buffer) { Scalar::I64 } else { Scalar::I32 };
         match &self.buffers[buffer.index()].layout {
@@ -331,7 +331,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The range between two bounds. Its index is i64 where a bound is a 64-bit integer, and i32 otherwise.
+    /// The range between two bounds. Its index is i64 if a bound is a 64-bit integer, and i32 otherwise.
     fn range(&mut self, begin: &Value, end: &Value) -> Result<Range> {
         let (begin, end) = (self.bound(begin)?, self.bound(end)?);
         let wide = [begin, end].iter().any(|v| *self.b.ty(*v) == Type::Scalar(Scalar::I64));
@@ -346,7 +346,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// A loop bound, i32 or i64. A constant is i32 where that holds it, whatever the type of integer literals is.
+    /// A loop bound, i32 or i64. A constant is i32 if it fits, regardless of the type of integer literals.
     fn bound(&mut self, v: &Value) -> Result<ValueId> {
         if let Value::Int(i) = v {
             if let Ok(i) = i32::try_from(*i) {
@@ -412,7 +412,8 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Lowers what an iteration does, for active cells where the loop does not run over a list of them.
+    /// Lowers the body of an iteration. If the loop does not run over a list of active cells, guards it by the cell's
+    /// state.
     fn if_active<T>(
         &mut self,
         bounds: &LoopBox,
@@ -527,7 +528,7 @@ impl Lowerer<'_> {
         } else if indices.is_empty() {
             self.bind_value(&names[0], Value::None);
         } else {
-            // Those of `ndrange` may be assigned: what an iteration makes of them is its own.
+            // Loop variables of `ndrange` may be assigned; the change is private to the iteration.
             let assigned =
                 if bounds.kind == BoxKind::Ndrange { syntax_facts::of(body).assigned } else { HashSet::default() };
             for (name, index) in names.iter().zip(indices) {

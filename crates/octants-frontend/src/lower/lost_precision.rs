@@ -1,4 +1,4 @@
-//! Warnings where a value is converted to the type of the place it is stored in, which cannot hold all such values.
+//! Warnings about stores that convert a value to a type that cannot represent all values of the original type.
 
 use octants_diag::{Code, Diagnostic};
 use octants_ir::{Scalar, Type};
@@ -7,7 +7,7 @@ use super::Lowerer;
 use crate::value::Value;
 
 impl Lowerer<'_> {
-    /// Warns where promotion of both types is not the target's: `i32 <- f32`, but not `f32 <- i32`.
+    /// Warns if the promotion of both types is not the target's type: for `i32 <- f32`, but not for `f32 <- i32`.
     pub(super) fn warn_of_lost_precision(&mut self, what: &str, to: &Type, value: &Value) {
         let Some(to) = to.scalar() else { return };
         let Some(from) = self.scalar_type(value, to) else { return };
@@ -17,7 +17,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The type of the components of a value. A literal has the target's where that can hold it.
+    /// The type of the components of a value. A literal has the target's type if that can represent it.
     fn scalar_type(&mut self, value: &Value, to: Scalar) -> Option<Scalar> {
         match value {
             Value::Int(_) | Value::Bool(_) => None,

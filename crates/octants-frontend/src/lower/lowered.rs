@@ -27,12 +27,12 @@ pub struct Lowered {
     pub returns: Vec<Obj>,
     /// Labels of checkpoints, with the objects that the user gave.
     pub checkpoints: Vec<(i64, Obj)>,
-    /// The `stream_parallel` groups that may touch what others touch.
+    /// The `stream_parallel` groups that are allowed to conflict with others.
     pub overlap_allowed: BTreeSet<u32>,
     /// The activations to insert once the kernel is differentiated; empty in modes that add no stores to fields.
     pub activations: Activations,
-    /// The fields of quantized types. Accesses to them are replaced once the kernel is differentiated, or during
-    /// lowering where it is not.
+    /// The fields of quantized types. Accesses to them are replaced after differentiation, or during lowering if the
+    /// kernel is not differentiated.
     pub packed_fields: PackedFields,
     /// Files for run-time messages and diagnostics.
     pub sources: Sources,

@@ -1,16 +1,16 @@
 //! Mesh elements: loops over them, their attributes, their numbers, and their neighbors.
 //!
-//! At run time an element is its position among the elements of its kind, in the order of memory. Everything else is
-//! tables that the outside keeps as fields: the front end reads these attributes of an [`Entity::MeshElements`], which
-//! `python/octants/_mesh/elements.py` provides.
+//! At run time an element is represented by its position among the elements of its kind, in memory order. All other
+//! data is in tables that the host keeps as fields. The front end reads these attributes of an
+//! [`Entity::MeshElements`], which `python/octants/_mesh/elements.py` provides:
 //!
 //! - `_ids`: a field with the number of the element at each position, or `None` if that is the position.
 //! - `_patches`: a field with the patch of the element at each position.
 //! - `_attributes`: an object with the user's fields as attributes. A reordered field is indexed by position, and every
 //!   other one by number.
-//! - `_relations`: an object with the table of each relation as an attribute, by the kind that it leads to. A table has
-//!   `to` (the elements it leads to), `indices` (a field of their positions), and either `width` (the number of columns
-//!   of `indices`) or `offsets` (where the positions of each element begin in `indices`, and at last their end).
+//! - `_relations`: an object with the table of each relation as an attribute, named by the target kind. A table has
+//!   `to` (the target elements), `indices` (a field of their positions), and either `width` (the number of columns of
+//!   `indices`) or `offsets` (the start of each element's positions in `indices`, followed by the end).
 
 use std::rc::Rc;
 
@@ -183,7 +183,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The field in memory of a reordered field, and where the element of an index is in it.
+    /// The memory field of a reordered field, and the position of an element in it.
     pub(super) fn index_in_memory(&mut self, base: &Value, index: &[Value]) -> Result<Option<(Value, Vec<Value>)>> {
         let Value::Obj(obj) = base else { return Ok(None) };
         let Entity::ReorderedField { field, positions } = self.world.entity(*obj) else { return Ok(None) };
@@ -266,7 +266,7 @@ impl Lowerer<'_> {
         })
     }
 
-    /// Where the entries of an element begin and end in the table of the relation.
+    /// The begin and end of an element's entries in the table of the relation.
     fn row(&mut self, neighbors: &Neighbors) -> Result<(ValueId, ValueId)> {
         let offsets = Value::Obj(self.part(neighbors.relation, "offsets")?);
         let one = self.b.int(1, Scalar::I32);
@@ -314,7 +314,7 @@ impl Lowerer<'_> {
             Value::Obj(found) => Ok(found),
             value => match self.to_host(&value) {
                 Some(found) => Ok(found),
-                None => panic!("compiler bug: `{name}` of a mesh is no object"),
+                None => panic!("compiler bug: `{name}` of a mesh is not an object"),
             },
         }
     }

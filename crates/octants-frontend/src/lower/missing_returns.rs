@@ -9,7 +9,7 @@ use crate::syntax_facts::is_static_call;
 use crate::value::Value;
 
 impl Lowerer<'_> {
-    /// Refuses a function of the IR whose result has a value, where a path reaches the end of its body.
+    /// Refuses an IR function with a result if a path reaches the end of its body.
     pub(super) fn check_last_return(&mut self, body: &[Stmt]) -> Result<()> {
         let frame = self.frame_ref();
         let is_unit = match &frame.ret {
@@ -42,7 +42,7 @@ impl Lowerer<'_> {
         Err(Diagnostic::new(Code::Syntax, self.b.span, text).with_hint("return a value on each path, or on none"))
     }
 
-    /// Notes a loop that returns in its first iteration: it is taken to have one.
+    /// Notes a loop that returns in its first iteration: it is assumed to have one.
     pub(super) fn note_returning_loop(&mut self, body: &[Stmt]) {
         if always_returns(body) {
             let block = self.b.cursor();
@@ -59,7 +59,7 @@ impl Lowerer<'_> {
     }
 }
 
-/// Whether statements return before their end, whatever branch is taken.
+/// Whether statements return on every path.
 fn always_returns(body: &[Stmt]) -> bool {
     let end = body.iter().position(|s| match &s.kind {
         StmtKind::Return(_) => true,
@@ -116,8 +116,8 @@ fn constant(body: &Body, condition: ValueId) -> Option<bool> {
     }
 }
 
-/// The place where a path reaches the end of a body, and what a message says about it. `None`: no path is seen in the
-/// syntax alone.
+/// The position where a path reaches the end of a body, and its description for a message. `None` if the syntax shows
+/// no such path.
 fn open_path(body: &[Stmt]) -> Option<(Span, &'static str)> {
     let last = body.last()?;
     match &last.kind {

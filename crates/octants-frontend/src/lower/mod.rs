@@ -91,12 +91,12 @@ pub fn lower(
     }
 }
 
-/// Stack that is left for what does not nest, Python's code of the outside among it.
+/// Stack reserved for code that does not recurse, including Python code of the host.
 const LEAST_STACK: usize = 1 << 20;
 /// The size of a stack segment (only used pages take memory), and the maximum number of segments.
 const STACK: usize = 32 << 20;
 const MOST_STACKS: usize = 32;
-/// Of stack, that parsing takes for a byte of text at most: operators are as short as that.
+/// Maximum bytes of stack that parsing takes per byte of text: operators can be one byte long.
 const BYTES_OF_LEVEL: usize = 512;
 
 /// Why the statements of a block stopped, as far as that is known at compile time.
@@ -191,7 +191,7 @@ pub(crate) struct Lowerer<'w> {
     frames: Vec<Frame>,
     /// Control depth summed over the frames below the current one; 0 at the top level of the kernel.
     outer_control_depth: u32,
-    /// Of that depth, loops around this place whose rounds are tasks of the kernel.
+    /// The part of that depth that consists of loops whose rounds are tasks of the kernel.
     rounds: u32,
     /// This place is in a branch that a compile-time constant excludes. Components of vectors may be out of bounds
     /// there: a method for two and three dimensions has such branches.
@@ -205,7 +205,7 @@ pub(crate) struct Lowerer<'w> {
     stacks: usize,
     /// The kernel is declared to depend on its arguments only.
     pure: bool,
-    /// Objects that were reached from names of the scopes around it, where that matters.
+    /// Objects that were reached through captured names, if purity is checked.
     outer: HashSet<Obj>,
     /// The next call passes its first argument by reference: it is a method of a struct.
     self_by_reference: bool,
@@ -245,7 +245,7 @@ pub(crate) struct Lowerer<'w> {
     mesh_loop: Option<(Obj, ValueId)>,
     /// Arguments that are ranges of an array.
     view_arrays: BTreeSet<BufferId>,
-    /// The arrays that these are ranges of, where the kernel uses them.
+    /// The base arrays of views, if the kernel uses them.
     wholes: BTreeMap<BufferId, BufferId>,
     buffer_of_object: HashMap<Obj, BufferId>,
     buffer_of_path: HashMap<(u32, Vec<String>), BufferId>,
@@ -456,7 +456,7 @@ impl<'w> Lowerer<'w> {
         d
     }
 
-    /// Does work that nests as deep as the user's code does, on more stack where little is left.
+    /// Runs work whose recursion depth follows the user's code, on a larger stack if little is left.
     fn ensure_stack<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if stacker::remaining_stack().is_none_or(|left| left > LEAST_STACK) {
             return work(self);
@@ -504,7 +504,7 @@ impl<'w> Lowerer<'w> {
         self.frame_ref().scopes.last().is_some_and(|s| s.contains_key(name))
     }
 
-    /// Runs `f` in a scope of its own.
+    /// Runs `f` in a new scope.
     fn scoped<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.frame().scopes.push(HashMap::new());
         let stopped = self.stopped.len();

@@ -107,7 +107,7 @@ impl Lowerer<'_> {
         })
     }
 
-    /// Lowers a function into a body of its own; `None` when it returns what no function of the IR can.
+    /// Lowers a function to a separate body; `None` if it returns something that an IR function cannot return.
     fn compile_function(&mut self, mut f: Specialized, key: &FunctionKey) -> Result<Option<Outlined>> {
         let in_one_place = f.kind != FuncKind::Real && !f.parsed.facts.nested_return;
         let annotated = if in_one_place { None } else { self.annotated_return(f.parsed, f.kind)? };

@@ -33,7 +33,7 @@ pub(super) enum ParamKey {
     Dataclass(String, Vec<((u32, Vec<String>), Type)>),
 }
 
-/// How a call's value is put together from the IR function's result.
+/// How a call's value is assembled from the IR function's result.
 #[derive(Debug, Clone)]
 pub(super) enum ResultShape {
     /// The whole result.
@@ -51,7 +51,7 @@ pub(super) enum ResultShape {
 }
 
 impl ResultShape {
-    /// A tuple's items where the result is an annotated tuple, or else one value.
+    /// A tuple's items if the result is an annotated tuple, or else one value.
     pub fn of_type(ty: &Type) -> ResultShape {
         match ty {
             Type::Struct(s) if s.name == "tuple" => {
@@ -105,7 +105,7 @@ impl Lowerer<'_> {
         self.pass(&param.name, v, !by_reference, out)
     }
 
-    /// Ends a function that returns in one place; `None` when it returns what cannot leave it.
+    /// Ends a function with a single `return`; `None` if it returns something that cannot be decomposed.
     pub(super) fn return_parts(&mut self, v: &Value) -> Result<Option<(Type, ResultShape)>> {
         let mut parts = Vec::new();
         let Some(mut shape) = self.take_apart(v, &mut parts)? else { return Ok(None) };
@@ -318,7 +318,7 @@ impl Lowerer<'_> {
             }
             (ParamKey::Fixed(_), _) => v.clone(),
             (ParamKey::Tuple(_) | ParamKey::List(_) | ParamKey::Dict(_) | ParamKey::Members(..), _) => {
-                panic!("compiler bug: the argument is not what its key says")
+                panic!("compiler bug: the argument does not match its key")
             }
         })
     }

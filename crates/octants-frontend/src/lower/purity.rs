@@ -38,7 +38,7 @@ impl Lowerer<'_> {
     }
 
     fn note_outer(&mut self, found: Obj) {
-        // Numbers and texts are shared by all who use equal ones.
+        // Equal numbers and strings may be one shared object.
         if matches!(self.world.entity(found), Entity::Broken(_) | Entity::Opaque | Entity::StructConst { .. }) {
             self.outer.insert(found);
         }
@@ -66,7 +66,7 @@ impl Lowerer<'_> {
         matches!(package, "math" | "numpy" | "octants")
     }
 
-    /// Names in capitals are taken for constants, and what is in `qd.static` is often one: these are warnings.
+    /// Uppercase names are assumed to be constants, and values in `qd.static` often are: these are warnings.
     fn impure(&mut self, name: &str, what: &str) -> Result<()> {
         let kernel = self.parsed.get(&self.kernel_obj).map_or_else(String::new, |p| p.source.name.clone());
         let message = format!("[PURE.VIOLATION] kernel `{kernel}` may depend only on its arguments, but {what}");

@@ -49,7 +49,8 @@ impl Lowerer<'_> {
 
     /// As [`Lowerer::refuse_change`], for a method of an object of Python.
     pub(super) fn refuse_changing_method(&mut self, method: Obj) -> Result<()> {
-        // A launch checks again what is asked of an object here, so nothing is asked of others than Python's methods.
+        // Each launch checks again every question that is asked about an object, so only methods of Python's own types
+        // are inspected.
         if self.world.type_name(method) != "builtin_function_or_method" {
             return Ok(());
         }
@@ -94,7 +95,7 @@ impl Lowerer<'_> {
             .with_hint("change it before the kernel is called, or use a field or an ndarray"))
     }
 
-    /// Refuses a target of an assignment that is no variable and no memory.
+    /// Refuses an assignment target that is neither a variable nor memory.
     pub(super) fn check_target(&mut self, target: &Expr, place: &Value, name: &str) -> Result<()> {
         let changes = match place {
             Value::Var(_) | Value::Place(_) | Value::Members(_) | Value::Element(_) | Value::Tile(_) => true,
@@ -125,7 +126,7 @@ impl Lowerer<'_> {
             }
             _ => (
                 format!("it is {what}, known at compile time"),
-                String::from("use a field or an ndarray for what a kernel changes"),
+                String::from("use a field or an ndarray for data that a kernel changes"),
             ),
         };
         Err(Diagnostic::new(Code::Syntax, target.span, format!("`{text}` cannot be {name} in a kernel: {why}"))

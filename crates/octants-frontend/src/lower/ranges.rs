@@ -90,7 +90,7 @@ impl Lowerer<'_> {
         Ok(Value::Ndrange(Rc::new(Ndrange { dims, order, level: None })))
     }
 
-    /// The order in which the axes of an `ndrange` are gone through, outermost first.
+    /// The order of the axes of an `ndrange`, outermost first.
     fn order_of_axes(&mut self, n: usize, axes: Option<Value>) -> Result<Vec<usize>> {
         let v = match axes {
             None | Some(Value::None) => return Ok((0..n).collect()),

@@ -104,7 +104,7 @@ impl Lowerer<'_> {
         Ok(acc)
     }
 
-    /// `min` and `max`: of one argument that of its items or components.
+    /// `min` and `max`. With one argument, the result is that of its items or components.
     pub(super) fn lower_extremum(&mut self, mut call: Call) -> Result<Value> {
         let [v] = &call.args[..] else { return self.lower_function_of_numbers(call) };
         if let Some(items) = v.items().map(<[Value]>::to_vec) {

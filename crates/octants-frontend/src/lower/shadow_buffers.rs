@@ -8,7 +8,7 @@ use crate::world::{Obj, shadow_attribute};
 use super::Lowerer;
 
 impl Lowerer<'_> {
-    /// Makes buffers of the shadow buffers of all arrays that the kernel uses, where they have memory.
+    /// Adds the shadow buffers of all arrays that the kernel uses, if they have memory.
     pub(super) fn find_shadow_buffers(&mut self) {
         let Some(which) = self.options.mode.shadow_buffer() else { return };
         for i in 0..self.buffers.len() {

@@ -1,6 +1,6 @@
 //! Sparse levels: loops over active cells, and stores that activate the cells around their element.
 //!
-//! The outside lays out the activation state of each sparse level as a field of i32 (`FieldDesc::is_sparse`,
+//! The host lays out the activation state of each sparse level as a field of i32 (`FieldDesc::is_sparse`,
 //! `_sparse_levels`): zero for an inactive cell; for a dynamic level, the length of each list. Lowering emits ordinary
 //! loads, stores and loops.
 
@@ -21,8 +21,8 @@ use crate::world::{Entity, Obj};
 
 /// The bit of a state that stores set. For other levels than dynamic ones, a cell with any bit set is active.
 const ACTIVE: i64 = 1;
-/// The bit that stores to gradients set instead. The loops of their kernel skip cells that have it alone: reverse mode
-/// runs the iterations that the kernel ran. The kernel ends by turning it into `ACTIVE`.
+/// The bit that stores to gradients set instead. Loops of the same kernel skip cells that have only this bit, so that
+/// reverse mode runs the same iterations as the kernel. At its end, the kernel converts the bit to `ACTIVE`.
 const ACTIVATED_BY_GRADIENT: i64 = 2;
 
 /// How the indices of a field name a cell of a sparse level above it.
@@ -81,7 +81,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// The active cells that a loop over a field or level is for; `None` where no level is sparse.
+    /// The active cells that a loop over a field or level visits; `None` if no level is sparse.
     pub(super) fn active_cells(&mut self, iterable: &Value) -> Result<Option<ActiveCells>> {
         let obj = match iterable {
             Value::Obj(obj) => *obj,
@@ -391,7 +391,7 @@ impl Activations {
         }
     }
 
-    /// Whether the kernel stores to the state of one of the levels. What lists cells and activates them does not.
+    /// Whether the kernel stores to the state of one of the levels. Code that lists or activates cells does not count.
     fn deactivates(&self, kernel: &mut Kernel) -> bool {
         let mut stored: BTreeSet<BufferId> = BTreeSet::new();
         for body in bodies(kernel) {
@@ -435,7 +435,7 @@ fn activate(b: &mut Builder, levels: &[SparseLevel], at: &Position<'_>, bit: i64
     });
 }
 
-/// Appends a loop that turns `ACTIVATED_BY_GRADIENT` into `ACTIVE` in all states of a level.
+/// Appends a loop that converts `ACTIVATED_BY_GRADIENT` to `ACTIVE` in all states of a level.
 fn end_activation_by_gradient(kernel: &mut Kernel, state: BufferId) {
     let Layout::Dense { shape, .. } = &kernel.buffers[state.index()].layout else { return };
     let states = shape.iter().product::<u64>() as i64;

@@ -1,8 +1,7 @@
 //! `qd.distributed.assume_local(array, row)`: the user asserts that a row is one of this rank's rows or ghost rows.
 //!
 //! It becomes `max(min(row, last), first)` with the first and last of these rows, which each launch reads from the
-//! array.
-//! So no row is outside of the rank's memory. Debug mode checks that the row was not outside.
+//! array, so no row is outside of the rank's memory. Debug mode checks that clamping did not change the row.
 
 use octants_diag::{Code, Result};
 use octants_ir::{BinaryOp, BufferId, Op, Scalar, TextPart, Type, ValueId};
@@ -51,7 +50,7 @@ impl Lowerer<'_> {
         Ok(Value::Rt(self.b.binary(BinaryOp::Max, most, low)))
     }
 
-    /// A row that an attribute of a split array names: a parameter where an argument leads to the array.
+    /// The row in an attribute of a split array: a parameter if the array is reached through an argument.
     fn local_row(&mut self, array: BufferId, attribute: &str) -> Result<ValueId> {
         let capture = self.buffer_captures[array.index()].clone();
         let from = match capture {

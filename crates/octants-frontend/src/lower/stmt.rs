@@ -89,8 +89,8 @@ impl Lowerer<'_> {
         Ok(Flow::Normal)
     }
 
-    /// S9: all top-level statements of a kernel are `stream_parallel` blocks, or none is. What acts at compile time
-    /// alone may be beside them, and choose or repeat them.
+    /// S9: either all top-level statements of a kernel are `stream_parallel` blocks, or none is. Compile-time
+    /// statements may occur between them, and choose or repeat them.
     fn check_stream_blocks(&mut self, body: &[Stmt]) -> Result<()> {
         if !matches!(self.frame_ref().ret, ReturnMode::Kernel(_)) || !body.iter().any(has_stream_block) {
             return Ok(());
@@ -169,8 +169,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The value of a keyword that is known while compiling, where a block takes that and nothing else, as `takes` says
-    /// in words.
+    /// The compile-time value of a block's only keyword, which `takes` describes.
     pub(super) fn flag_argument(
         &mut self,
         arguments: &Arguments,
@@ -226,10 +225,10 @@ impl Lowerer<'_> {
     }
 }
 
-/// A context manager and what it is bound to.
+/// A context manager and its target.
 type WithItem = (Expr, Option<Expr>);
 
-/// Whether some `with` statement is this one or is in it, below nothing but `if` and `for` of compile time.
+/// Whether some `with` statement is this one, or is nested in it within compile-time `if` and `for` statements only.
 fn any_static_with(s: &Stmt, found: &dyn Fn(&[WithItem]) -> bool) -> bool {
     match &s.kind {
         StmtKind::With(items, _) => found(items),
@@ -245,7 +244,7 @@ fn has_stream_block(s: &Stmt) -> bool {
     any_static_with(s, &|items| !items.iter().any(|(item, _)| names_graph_block(item)))
 }
 
-/// The first statement here that may not be beside `stream_parallel` blocks.
+/// The first statement that is not allowed next to `stream_parallel` blocks.
 fn beside_no_stream_block(s: &Stmt) -> Option<&Stmt> {
     match &s.kind {
         StmtKind::With(items, _) if !items.iter().any(|(item, _)| names_graph_block(item)) => None,

@@ -92,7 +92,7 @@ impl Lowerer<'_> {
         Ok(self.b.push(Op::MakeStruct(parts), ty))
     }
 
-    /// Member names and values of a struct, however it is held.
+    /// Member names and values of a struct, in any representation.
     pub(super) fn member_values(&mut self, value: &Value) -> Result<Vec<(String, Value)>> {
         match value {
             Value::Members(m) if !m.is_array => return Ok(m.items.clone()),
@@ -181,7 +181,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// A vector member that was declared with `unpacked=True`: its components, each a member of its own.
+    /// A vector member that was declared with `unpacked=True`: its components, each a separate member.
     fn unpacked_vector(&mut self, ty: Option<Obj>, base: &Value, name: &str) -> Result<Option<Value>> {
         let Some(ty) = ty else { return Ok(None) };
         let found = self.world.attribute(ty, &format!("_unpacked_{name}")).map_err(|e| self.host_error(e))?;
@@ -253,7 +253,7 @@ impl Lowerer<'_> {
         Ok(Some(Value::Rt(self.b.extract(v, i as u32))))
     }
 
-    /// Where a function is given another dataclass than its parameter is annotated with, the members say so.
+    /// If a function receives a dataclass other than the annotated one, the error lists the members.
     fn no_member(&self, given: &DataclassArg, name: &str) -> Box<Diagnostic> {
         let class = match self.world.attribute(given.obj, "__name__").ok().flatten().map(|n| self.world.entity(n)) {
             Some(Entity::Str(class)) => format!(" `{class}`"),

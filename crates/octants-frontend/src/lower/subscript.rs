@@ -89,7 +89,7 @@ impl Lowerer<'_> {
                     let what = self.describe(base);
                     return self.err(Code::Type, format!("{what} can only be indexed by values known at compile time"));
                 };
-                // A launch finds arrays again by attributes alone; an item must be the one that was compiled in.
+                // A launch finds arrays only through attributes; an item must be the one that was compiled in.
                 let found = self.world.subscript(*obj, key).map_err(|e| self.host_error(e))?;
                 Ok(self.lift(found))
             }
@@ -127,7 +127,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// What a string known at compile time has at an index.
+    /// The character of a compile-time string at an index.
     fn character(&mut self, base: &Value, index: &[Value]) -> Result<Value> {
         let key = match index {
             [one] => self.to_host(one),
@@ -224,7 +224,7 @@ impl Lowerer<'_> {
         Ok(out)
     }
 
-    /// Indices as integers: a vector stands for its components, `None` for no index.
+    /// Indices as integers: a vector expands to its components, `None` to no index.
     fn flatten_indices(&mut self, index: &[Value]) -> Result<Vec<ValueId>> {
         let mut out = Vec::new();
         for v in index {
@@ -304,7 +304,7 @@ impl Lowerer<'_> {
         .with_hint(match ndim {
             0 => "write `x[None]`".into(),
             _ if indices.len() == ndim + elem.shape().len() => {
-                format!("give {ndim} indices; those of a component follow in brackets of their own: `x[i][0]`")
+                format!("give {ndim} indices; component indices follow in separate brackets: `x[i][0]`")
             }
             _ => format!("give {ndim} indices"),
         }))

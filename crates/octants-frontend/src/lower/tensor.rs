@@ -223,13 +223,13 @@ impl Lowerer<'_> {
         }))
     }
 
-    /// A captured array of numpy, which Python may be asked about.
+    /// Whether an object is a captured numpy array, which Python can evaluate.
     pub(super) fn is_numpy_array(&self, obj: Obj) -> bool {
         matches!(self.world.entity(obj), Entity::TensorConst { is_numpy: true, .. })
     }
 
-    /// What numpy knows of a captured array, other than methods, which wait for their arguments, and what vectors have
-    /// too.
+    /// An attribute of a captured numpy array, except methods, which need their arguments, and attributes that vectors
+    /// have too.
     fn numpy_attribute(&mut self, obj: Obj, name: &str) -> Result<Option<Value>> {
         if matches!(name, "ndim" | "shape" | "dtype") || !self.is_numpy_array(obj) {
             return Ok(None);

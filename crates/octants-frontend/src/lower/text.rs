@@ -55,8 +55,8 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// The last letter of a specification, where that is one of `printf`'s, converts the kind of number that is
-    /// printed. In the message of an assertion one that does not fit is ignored: what it would say is worth more.
+    /// If the last letter of a specification is a `printf` conversion, it must match the type of the printed number. In
+    /// assertion messages, a mismatch is ignored, because the message matters more.
     fn check_conversion(&self, value: ValueId, spec: &str) -> Result<()> {
         if self.in_assertion {
             return Ok(());

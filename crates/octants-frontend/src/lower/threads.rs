@@ -24,7 +24,7 @@ impl Lowerer<'_> {
             "simt.blocks" => GridValue::Blocks,
             "simt.lane" => GridValue::Lane,
             "simt.thread_index" => GridValue::Thread,
-            other => panic!("compiler bug: {other} is no position in the grid"),
+            other => panic!("compiler bug: {other} is not a position in the grid"),
         };
         self.check_in_parallel_loop(&call)?;
         Ok(Value::Rt(self.b.push(Op::Grid(value), Type::I32)))

@@ -142,7 +142,7 @@ impl Lowerer<'_> {
         self.call_tile_method(tile, method, args).map(Some)
     }
 
-    /// `t -= qd.outer(a, b)`. `None` when the value is no operand of tiles.
+    /// `t -= qd.outer(a, b)`. `None` if the value is not an operand of tiles.
     pub(super) fn update_tile(&mut self, target: &Value, op: Operator, value: &Value) -> Result<Option<()>> {
         let Value::Tile(operand) = value else { return Ok(None) };
         let method = match (&**operand, op) {

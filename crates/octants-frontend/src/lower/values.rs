@@ -49,8 +49,8 @@ impl Lowerer<'_> {
         v
     }
 
-    /// A number of a template argument that is read at launch: a parameter of its own. A `@qd.real_func` sees no
-    /// parameters and takes the number that it is now.
+    /// A number of a template argument that is read at launch, as a separate parameter. A `@qd.real_func` has no access
+    /// to parameters and uses the current number.
     pub(super) fn live_number(&mut self, obj: Obj, scalar: Scalar) -> Value {
         let spec = ArgSpec::Value(scalar.into(), None);
         let found = match self.reached.get(&obj).cloned() {
@@ -80,7 +80,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The array that a value stands for, creating the buffer of a field or captured ndarray at its first use.
+    /// The array that a value denotes. Creates the buffer of a field or captured ndarray at its first use.
     pub(super) fn as_array(&mut self, value: &Value) -> Result<Option<BufferId>> {
         Ok(match value {
             Value::Array(b) => Some(*b),
@@ -182,7 +182,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The error about something that is no value of the kernel language. `why` ends the sentence.
+    /// The error about something that is not a value of the kernel language. `why` ends the sentence.
     pub(super) fn not_a_value(&mut self, value: &Value, why: &str) -> Box<Diagnostic> {
         if let Value::Method(method) = value {
             let (base, name) = &**method;

@@ -18,12 +18,12 @@ pub fn last_barriers(body: &Body, block: BlockId) -> HashMap<ValueId, Barriers> 
 struct Walk<'a> {
     body: &'a Body,
     before: HashMap<ValueId, Barriers>,
-    /// For each loop around, what comes before the places that leave a round.
+    /// For each enclosing loop, the last barriers before the exits of an iteration.
     leaving: Vec<Barriers>,
 }
 
 impl Walk<'_> {
-    /// What comes before the end of a block, given what comes before its start.
+    /// The last barriers before the end of a block, given those before its start.
     fn block(&mut self, block: BlockId, mut last: Barriers) -> Barriers {
         for &v in self.body.block(block) {
             self.before.entry(v).or_default().extend(&last);
@@ -45,7 +45,8 @@ impl Walk<'_> {
         last
     }
 
-    /// What comes before the end of a loop. Each round begins with what any round ends with.
+    /// The last barriers before the end of a loop. Each iteration starts with the barriers that any iteration ends
+    /// with.
     fn rounds(&mut self, inner: BlockId, mut last: Barriers) -> Barriers {
         loop {
             self.leaving.push(Barriers::new());
@@ -85,7 +86,7 @@ mod tests {
 ";
 
     #[test]
-    fn a_round_begins_behind_the_last_barrier_of_another_one() {
+    fn an_iteration_starts_after_the_last_barrier_of_the_previous_one() {
         let kernel: Kernel = KERNEL.parse().unwrap_or_else(|e| panic!("{e:?}"));
         let body = &kernel.body;
         let mut before = Vec::new();

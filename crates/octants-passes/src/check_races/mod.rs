@@ -10,7 +10,7 @@
 //!
 //! Memory that concurrent groups share has words of its own (`watch_groups`).
 //!
-//! The kernel's locals that iterations share have their words behind the notes.
+//! Shadow words of the kernel's locals that iterations share follow those of the buffers.
 //!
 //! Block-local arrays have their words in block memory; their epochs are counted by the block's barriers
 //! (`watch_blocks`). Accesses that are always separated by a barrier are not instrumented (`barrier_phases`). Loops
@@ -137,7 +137,7 @@ fn add_words(kernel: &mut Kernel, name: String) -> BufferId {
     BufferId(kernel.buffers.len() as u32 - 1)
 }
 
-/// For each watched loop, which notes are its own: those of its `stream_parallel` group, of which each ends by itself.
+/// For each instrumented loop, its report: the one of its `stream_parallel` group, because each group ends separately.
 fn groups_of(body: &Body, watched: &Watched) -> BTreeMap<ValueId, u64> {
     let number = |v: &ValueId| match &body.inst(*v).op {
         Op::For(l) => l.parallel.as_ref().and_then(|c| c.group).filter(|g| g.region.is_none()).map(|g| g.number),
@@ -202,7 +202,7 @@ fn insert_at_top<T>(body: &mut Body, block: BlockId, f: impl FnOnce(&mut Builder
 /// The watch of memory that concurrent groups share.
 struct BetweenGroups {
     watched: WatchedGroups,
-    /// The words beside each buffer.
+    /// The shadow words of each buffer.
     words: BTreeMap<BufferId, BufferId>,
     /// The pair of notes of these races.
     pair: u64,
@@ -220,7 +220,7 @@ struct Pass<'a> {
     notes: BufferId,
     /// By the buffer of words, the kind of access, the group, and the first site of the memory.
     functions: HashMap<(BufferId, Access, u64, u32), FuncId>,
-    /// By access: those of groups.
+    /// The functions for groups, by access.
     group_functions: HashMap<(BufferId, GroupAccess), FuncId>,
     /// For loops with watched block arrays, the values that identify their threads.
     threads: BTreeMap<ValueId, BlockThread>,

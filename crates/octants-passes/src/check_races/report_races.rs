@@ -36,7 +36,7 @@ pub fn report_races(
         last.insert(groups[v], group);
     }
     if !between.watched.buffers.is_empty() {
-        // What follows a block of `stream_parallel` belongs to it, unless it is in another region.
+        // Code after a `stream_parallel` block belongs to it, unless it is in another region.
         let after = LoopGroup { region: Some(u32::MAX), number: u32::MAX };
         last.insert(between.pair, (!between.watched.of_sections).then_some(after));
     }
@@ -89,7 +89,7 @@ fn after_group(body: &Body, group: LoopGroup) -> Option<usize> {
 struct Report<'a> {
     watched: &'a Watched,
     notes: BufferId,
-    /// Of the kernel's buffers.
+    /// The names of the kernel's buffers.
     names: Vec<String>,
     between: &'a BetweenGroups,
     sources: Option<&'a Sources>,
@@ -129,7 +129,7 @@ impl Report<'_> {
         let lines: Vec<usize> =
             self.watched.lines.iter().enumerate().filter(|(_, l)| l.memory == memory).map(|(i, _)| i).collect();
         let mut is_here = None;
-        // Numbers of one memory come one after the other, unless arrays may be the same.
+        // Numbers of one memory are consecutive, unless arrays may alias.
         for run in lines.chunk_by(|a, b| a + 1 == *b) {
             let [low, high] = [run[0] as i64, run[run.len() - 1] as i64].map(|n| b.int(n, Scalar::I32));
             let (above, below) = (b.binary(BinaryOp::Ge, first, low), b.binary(BinaryOp::Le, first, high));

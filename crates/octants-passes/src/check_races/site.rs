@@ -11,7 +11,7 @@ pub enum Memory {
     Buffer(BufferId),
     /// A local variable of the kernel that iterations share.
     Local(LocalId),
-    /// An array or a field that concurrent groups share, with words of its own for this.
+    /// An array or a field that concurrent groups share, with separate words.
     OfGroups(BufferId),
 }
 
@@ -43,17 +43,17 @@ pub struct Site {
 /// The numbering of scalars: the index of the word that each has.
 #[derive(Debug, Default)]
 pub struct Shapes {
-    /// Of all buffers of the kernel. The scalars of each have words of their own, from 0.
+    /// The shapes of all buffers of the kernel. The words of each start at 0.
     pub buffers: Vec<BufferShape>,
     /// The first word of each watched local in the buffer of notes.
     pub locals: BTreeMap<LocalId, u64>,
 }
 
-/// What numbers of scalars in a buffer follow from.
+/// The data from which numbers of scalars in a buffer are computed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BufferShape {
     pub layout: Layout,
     pub axes: usize,
-    /// Of an element.
+    /// The number of scalars of an element.
     pub scalars: u64,
 }

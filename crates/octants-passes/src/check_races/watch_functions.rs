@@ -112,7 +112,7 @@ pub fn push_accessor_bits(b: &mut Builder, epoch: ValueId, number: ValueId) -> V
     w.or(epoch, owner)
 }
 
-/// Where functions for one buffer look.
+/// The memory that the functions for one buffer access.
 #[derive(Debug, Clone, Copy)]
 pub struct Watching {
     /// Its shadow words.
@@ -131,7 +131,7 @@ pub struct Watching {
 struct Seen {
     word: ValueId,
     kinds: ValueId,
-    /// Of another epoch.
+    /// Whether the word is of another epoch.
     fresh: ValueId,
 }
 
@@ -146,8 +146,8 @@ struct Next {
 }
 
 impl Watching {
-    /// Adds a function to the kernel that takes the scalar's number (i64), who accesses it, the site's number among
-    /// those of the memory, and for a store bits of the value and whether it is there already; u64 all.
+    /// Adds a function to the kernel that takes the scalar's number (i64), the accessing iteration, the site's number
+    /// among those of the memory, and for a store, bits of the value and whether memory already has it; all u64.
     pub fn add_function(&self, kernel: &mut Kernel, access: Access) -> FuncId {
         let mut params: Vec<Type> = vec![Scalar::I64.into(), Scalar::U64.into(), Scalar::U64.into()];
         if access == Access::Write {
@@ -156,7 +156,7 @@ impl Watching {
         let mut b = Builder::new();
         let args: Vec<ValueId> =
             params.iter().enumerate().map(|(i, ty)| b.push(Op::Param(i as u32), ty.clone())).collect();
-        // What is outside of the buffer has no word.
+        // An element out of bounds has no word.
         let extent = match self.count {
             Some(count) => b.int(count as i64, Scalar::I64),
             None => b.push(Op::Shape(self.words, 0), Scalar::I64.into()),
@@ -240,7 +240,7 @@ pub fn push_note(
     push_if(w.b, is_before, |b| _ = b.push(Op::Atomic(AtomicOp::Max, note, key), Scalar::U64.into()));
 }
 
-/// A part of a word of what an iteration does.
+/// The part of a word for an iteration's accesses.
 fn part(w: &mut Words<'_>, kind: u64, site: ValueId, shift: u32) -> ValueId {
     let site = w.shl(site, shift);
     w.or_bits(site, kind << KIND_SHIFT)
@@ -307,8 +307,8 @@ fn next_of_update(w: &mut Words<'_>, seen: &Seen, args: &[ValueId]) -> Next {
     Next { fresh, own, together, other_site }
 }
 
-/// Calls a function in front of an access, for each scalar of what it touches. Its arguments are the scalar's number,
-/// those given, and for a store bits of the value and whether it is there already.
+/// Calls a function before an access, for each scalar that it touches. Its arguments are the scalar's number, the given
+/// arguments, and for a store, bits of the value and whether memory already has it.
 pub fn push_watch(b: &mut Builder, v: ValueId, callee: FuncId, given: &[ValueId], shapes: &Shapes) {
     let (address, stored) = match b.body.inst(v).op {
         Op::Load(address) => (address, None),

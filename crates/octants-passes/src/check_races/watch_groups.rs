@@ -29,7 +29,7 @@ const VALUE_MASK: u64 = 0x1ff;
 /// Bits of sites.
 const MOST_BITS: u32 = 34;
 
-/// A site of an access in a group: the group, what it does, and where.
+/// A site of an access in a group: the group, the kind of access, and the position.
 type GroupSite = (LoopGroup, Access, Span);
 
 /// An access of a group that is watched.
@@ -179,8 +179,8 @@ fn bits(access: Access) -> u32 {
 }
 
 impl GroupAccess {
-    /// Adds a function to the kernel that records the access in a word: of the scalar's number (i64) and the epoch in
-    /// its place in a word, and for a store bits of the value and whether it is there already; u64 all.
+    /// Adds a function to the kernel that records the access in a word. It takes the scalar's number (i64), the shifted
+    /// epoch, and for a store, bits of the value and whether memory already has it; all u64.
     pub fn add_function(&self, kernel: &mut Kernel, words: BufferId, notes: (BufferId, u64)) -> FuncId {
         let mut params: Vec<Type> = vec![Scalar::I64.into(), Scalar::U64.into()];
         if self.access == Access::Write {

@@ -49,7 +49,7 @@ pub struct Watched {
 
 /// An access of a loop.
 struct Found {
-    /// Of the function it is in, if it is none of the loop's own.
+    /// The function that it is in, if it is not in the loop itself.
     function: Option<FuncId>,
     inst: ValueId,
     memory: Memory,
@@ -69,7 +69,7 @@ enum Synchronization {
     Otherwise,
 }
 
-/// Finds what is to be watched. The words of arrays of a block take no more bytes than these.
+/// Finds the accesses to instrument. The words of shared arrays take at most this many bytes.
 pub fn find_watched(kernel: &Kernel, arrays_may_alias: bool, shared_bytes: u64) -> Watched {
     let memory = MemoryClasses::of(&kernel.buffers, arrays_may_alias);
     let classes = memory.sharing();
@@ -325,7 +325,7 @@ fn meeting(body: &Body, block: BlockId) -> Synchronization {
         Op::Atomic(..) | Op::AtomicCas(..) => has_flags = true,
         _ => has_flags |= matches!(inst.op.effect(), Effect::ReadVolatile(_)),
     });
-    // A fence alone orders no threads. With flags, one thread may signal its writes to another.
+    // A fence by itself does not order threads. With flags, one thread may signal its writes to another.
     if has_fence && has_flags { Synchronization::Otherwise } else { found }
 }
 

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use super::observed::Observed;
 
-/// Iterations of a round, at most.
+/// Maximum number of iterations of a round.
 const MOST: usize = 2048;
-/// Iterations around one that is as far away as two accesses.
+/// Number of neighbors on either side of an iteration that is chosen by its distance.
 const AROUND: i64 = 2;
 
-/// The iterations of a round, the first or the second. In the first these are from both ends of each axis; in the
-/// second, those that are as far from the beginning as elements are apart which the first iteration reached.
+/// The iterations of a round, the first or the second. In the first round, these are from both ends of each axis. In
+/// the second, their distances from the beginning are the distances between elements that the first iterations reached.
 pub(super) fn choose_iterations(ranges: &[(i64, i64)], observed: &Observed, round: u32) -> Vec<Vec<i64>> {
     let of_axis = ((MOST as f64).powf(1.0 / ranges.len().max(1) as f64) as i64).max(2);
     let distances = if round == 0 { BTreeSet::new() } else { distances(observed) };
@@ -33,7 +33,7 @@ pub(super) fn choose_iterations(ranges: &[(i64, i64)], observed: &Observed, roun
     product(&axes)
 }
 
-/// How far elements of one buffer are apart that the first iterations reached.
+/// The distances between elements of one buffer that the first iterations reached.
 fn distances(observed: &Observed) -> BTreeSet<i64> {
     let firsts: Vec<_> = observed.firsts().take(64).collect();
     let mut found = BTreeSet::new();
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ends_of_each_axis_are_looked_at() {
+    fn both_ends_of_each_axis_are_tried() {
         let chosen = choose_iterations(&[(0, 1_000_000)], &Observed::default(), 0);
         assert!(chosen.len() <= MOST && chosen.contains(&vec![0]) && chosen.contains(&vec![999_999]));
         let chosen = choose_iterations(&[(1, 3), (0, 100), (5, 6)], &Observed::default(), 0);

@@ -8,7 +8,7 @@ use octants_ir::{BufferId, Kernel, ValueId};
 
 use super::{Doing, IterationRace, RaceBetween, RacingIteration, TouchedElement};
 
-/// An access that an iteration makes for certain.
+/// An access that an iteration certainly makes.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
     pub buffer: BufferId,
@@ -21,7 +21,7 @@ pub(super) struct Seen {
     /// The instruction, by the number of its body too.
     pub inst: (usize, ValueId),
     pub span: Span,
-    /// Of what is written.
+    /// A hash of the written value.
     pub value: u64,
     pub iteration: Rc<[i64]>,
 }
@@ -30,7 +30,7 @@ pub(super) struct Seen {
 #[derive(Debug, Default)]
 pub(super) struct Observed {
     elements: HashMap<(u64, Vec<i64>), Vec<Seen>>,
-    /// For each buffer the gravest race: of two writes rather than of a write and a read.
+    /// For each buffer, the most severe race: two writes rather than a write and a read.
     races: BTreeMap<BufferId, (Seen, Seen)>,
     /// For each instruction the element that it reached first in this loop.
     firsts: BTreeMap<(usize, ValueId), Seen>,

@@ -15,9 +15,9 @@ use super::value::{Address, Place, Value, token};
 use super::{Doing, LaunchValues};
 use crate::evaluate;
 
-/// Rounds of an inner loop that are run.
+/// Maximum number of rounds of an inner loop that are run.
 const MOST_ROUNDS: usize = 80;
-/// Calls that are followed into one another.
+/// Maximum depth of calls that are followed.
 const DEEPEST: usize = 16;
 
 /// The control flow after an instruction.
@@ -33,7 +33,7 @@ pub(super) enum Flow {
 
 struct Frame<'a> {
     body: &'a Body,
-    /// Of the body: 0 is the kernel's, others are functions'.
+    /// The number of the body: 0 is the kernel's, others are functions'.
     number: usize,
     values: HashMap<ValueId, Value>,
     locals: HashMap<LocalId, Value>,
@@ -120,7 +120,7 @@ impl<'a> Run<'a> {
         l.dims.iter().map(|d| Some((self.value(d.begin).integer()?, self.value(d.end).integer()?))).collect()
     }
 
-    /// Forgets what code of a block, which may or may not have run, stores to locals.
+    /// Forgets the locals to which a block, which may or may not have run, stores.
     pub fn forget_stores(&mut self, block: BlockId) {
         let body = self.body();
         let mut stored = HashSet::new();
@@ -187,7 +187,7 @@ impl<'a> Run<'a> {
         Flow::Next
     }
 
-    /// As [`Run::step`]; what it touches is observed.
+    /// As [`Run::step`]; records the accesses.
     pub fn step_observed(&mut self, v: ValueId, observed: &mut Observed) -> Flow {
         self.observed = Some(std::mem::take(observed));
         let flow = self.step(v);
@@ -274,7 +274,7 @@ impl<'a> Run<'a> {
                 at[axis] = ranges[axis].0;
             }
         }
-        // Later rounds leave the locals as they like.
+        // Later rounds may change the locals arbitrarily.
         self.forget_stores(l.body);
         let mut returns = false;
         self.body().visit(l.body, &mut |_, inst| returns |= matches!(inst.op, Op::Return(_)));

@@ -10,7 +10,7 @@ use octants_ir::{BlockId, Body, Buffer, BufferId, ForLoop, Kernel, Layout, Local
 pub(super) struct SharedLocal {
     /// Its name in reports.
     pub name: BufferId,
-    /// Iterations read what others have stored. Otherwise only code after the loop reads it.
+    /// Whether iterations read values that others stored. Otherwise only code after the loop reads them.
     pub is_read: bool,
 }
 
@@ -53,7 +53,7 @@ enum Use {
     Set,
 }
 
-/// `None` if the statements do not use the local, or not for certain.
+/// `None` if the statements do not certainly use the local.
 fn first_use(body: &Body, statements: &[ValueId], local: LocalId) -> Option<Use> {
     let is_of = |a: ValueId| trace_address(body, a) == Place::Local(local);
     for &v in statements {

@@ -10,7 +10,7 @@ use octants_ir::{BufferId, Const, LocalId};
 pub(super) enum Value {
     /// A scalar.
     Known(Const),
-    /// Nothing but that values with the same token are the same.
+    /// Unknown, but values with the same token are equal.
     Token(u64),
     /// Components or members.
     Parts(Rc<[Value]>),
@@ -18,7 +18,7 @@ pub(super) enum Value {
     Address(Rc<Address>),
 }
 
-/// Where an address leads.
+/// The target of an address.
 #[derive(Debug, Clone)]
 pub(super) struct Address {
     pub place: Place,
@@ -39,7 +39,7 @@ pub(super) enum Place {
     Other,
 }
 
-/// The token of what is computed in a way from others.
+/// The token of a value, computed from the tokens of its operands.
 pub(super) fn token(of: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     of.hash(&mut hasher);

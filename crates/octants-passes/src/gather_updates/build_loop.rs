@@ -84,7 +84,7 @@ impl Emission<'_> {
         if let Some((begin, end)) = known_range(self.buffers, &self.gather.updates[0]) {
             return Range { begin: b.int(begin, s), end: b.int(end, s) };
         }
-        // Where arrays differ, iterations beyond the shorter one are among those left out.
+        // If the arrays have different lengths, iterations beyond the shorter one are skipped.
         let mut end = None;
         for u in &self.gather.updates {
             let axis = u.indices.iter().position(|i| *i == Index::Inner).unwrap_or(0);
@@ -137,8 +137,8 @@ impl Emission<'_> {
         Profitability::If(b.binary(BinaryOp::And, many, short))
     }
 
-    /// The loop over elements has the iterations of the parallel loop, each of which may gather what belongs to its
-    /// element before it does its own work: nothing that is read for that is written by another.
+    /// Whether the loop over elements can be merged with the parallel loop: both have the same iterations, and no
+    /// iteration writes memory that another one reads to gather its element.
     fn shares_iterations(&self, body: &Body, outer: &ForLoop, range: Range) -> bool {
         let same = |a, b| matches!((body.as_const(a), body.as_const(b)), (Some(x), Some(y)) if x == y);
         let [Index::Inner] = axes(&self.gather.updates[0])[..] else { return false };
@@ -183,7 +183,7 @@ impl Emission<'_> {
         self.gather_element(b, outer, l, serial, &indices);
     }
 
-    /// What belongs to the element with these indices.
+    /// Gathers the sum of the element with these indices.
     fn gather_element(
         &self,
         b: &mut Builder,
@@ -286,7 +286,7 @@ impl Emission<'_> {
         copies
     }
 
-    /// Adds what was gathered to the elements, whose indices are those of the parallel loop and `of_element`.
+    /// Adds the gathered sums to the elements with the indices of the parallel loop and `of_element`.
     fn add_sums(&self, b: &mut Builder, sums: &[[LocalId; 2]], indices: &HashMap<u32, ValueId>, of_element: ValueId) {
         for (u, [sum, any]) in self.gather.updates.iter().zip(sums) {
             let any = b.local_addr(*any);
@@ -386,8 +386,7 @@ impl Emission<'_> {
         b.binary(BinaryOp::Add, index, ahead)
     }
 
-    /// A value of an iteration depends on none of the axes that are gone through in order, and is computed in every
-    /// iteration.
+    /// Whether a value is independent of the serial axes, and computed in every iteration.
     fn is_same_in_all(&self, body: &Body, outer: &ForLoop, serial: &[u32], v: ValueId) -> bool {
         if !self.gather.needed.contains(&v) {
             return true;
@@ -404,7 +403,7 @@ impl Emission<'_> {
         same
     }
 
-    /// Copies a value and what it is computed from.
+    /// Copies a value and its operands.
     fn copy_value(&self, b: &mut Builder, v: ValueId, copies: &mut Copies) {
         if self.gather.needed.contains(&v) && !copies.values.contains_key(&v) {
             let Inst { mut op, ty, span } = b.body.inst(v).clone();
@@ -416,7 +415,7 @@ impl Emission<'_> {
         }
     }
 
-    /// Copies what is needed of a block, up to the inner loop.
+    /// Copies the needed part of a block, up to the inner loop.
     fn copy_block(&self, b: &mut Builder, block: BlockId, copies: &mut Copies) {
         for v in b.body.block(block).to_vec() {
             if v == self.gather.inner {
@@ -458,7 +457,8 @@ impl Emission<'_> {
         }
     }
 
-    /// Takes the updates out of the loop that scattered them, or leaves them for where gathering does not pay.
+    /// Removes the updates from the loop that scattered them, or keeps them for launches in which gathering does not
+    /// pay off.
     fn remove(&self, body: &mut Body, pays: Profitability) {
         let moved: HashSet<ValueId> = self.gather.updates.iter().map(|u| u.inst).collect();
         let mut b = Builder::new();
@@ -484,9 +484,9 @@ impl Emission<'_> {
     }
 }
 
-/// What must hold of an iteration so that its inner loop reaches an element.
+/// A condition for an iteration's inner loop to reach an element.
 enum Limit {
-    /// The element is at least, or below, what is the same in all iterations.
+    /// The element is at least, or below, a value that is the same in all iterations.
     Fixed(ValueId, BinaryOp),
     /// No iteration before the one of the element's index, or the next, does.
     First(u32),

@@ -12,7 +12,7 @@ use octants_ir::{AtomicOp, BinaryOp, BlockId, Body, Buffer, BufferId, Effect, Fo
 use super::{Gather, Index, Mirror, Update, axes, for_loop, known_range};
 use octants_analysis::{CodeLayout, MemoryClasses, Place, Sums, Term, may_leave, trace_address};
 
-/// The first sums of a parallel loop that can be gathered, but for those that are done.
+/// The first sums of a parallel loop that can be gathered, except those that were processed.
 pub(super) fn find(
     body: &Body,
     buffers: &[Buffer],
@@ -24,7 +24,7 @@ pub(super) fn find(
     if !l.is_parallel() || !l.reductions.is_empty() {
         return None;
     }
-    // What ends an iteration ends what comes after it as well.
+    // An exit from an iteration also skips later code.
     let mut plain = true;
     body.visit(l.body, &mut |_, inst| plain &= !matches!(inst.op, Op::Assert(..) | Op::Call(..) | Op::Return(_)));
     if !plain || may_leave(body, l.body) {
@@ -91,8 +91,8 @@ impl Search<'_> {
         }
     }
 
-    /// A sum into an element of which one axis is for the inner loop, some for the parallel one, whose other axes are
-    /// gone through in order.
+    /// A sum into an element with one axis indexed by the inner loop, and some by the parallel loop. The other axes of
+    /// the parallel loop become serial.
     fn update(&self, inst: ValueId, op: BinaryOp, addr: ValueId, value: ValueId) -> Option<Update> {
         let is_fixed =
             |v: ValueId| *self.body.ty(v) == Type::I32 && matches!(self.body.inst(v).op, Op::Const(_) | Op::Param(_));
@@ -156,7 +156,7 @@ impl Search<'_> {
         only
     }
 
-    /// What is computed of an iteration so that the seeds can be; `None` if it cannot be computed separately.
+    /// The slice of an iteration that computes the seeds; `None` if it cannot be computed separately.
     fn slice(&self, seeds: Vec<ValueId>) -> Option<(HashSet<ValueId>, HashSet<LocalId>)> {
         let (body, layout) = (self.body, self.layout);
         let (mut needed, mut private) = (HashSet::new(), HashSet::new());
@@ -228,8 +228,8 @@ impl Search<'_> {
         keeps.then_some(())
     }
 
-    /// What an iteration writes to a local before the end of the inner loop: nothing where iterations only read it;
-    /// `None` if a read may observe a write of another iteration.
+    /// The writes of an iteration to a local before the end of the inner loop. Empty if iterations only read it; `None`
+    /// if a read may observe a write of another iteration.
     fn writes_of(&self, read: ValueId, local: LocalId) -> Option<Vec<ValueId>> {
         let (body, layout) = (self.body, self.layout);
         let inside = |v: &ValueId, b: BlockId| layout.is_inside(*v, b);

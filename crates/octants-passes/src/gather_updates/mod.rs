@@ -44,12 +44,12 @@ pub fn gather_updates(kernel: &mut Kernel, options: &PassOptions) {
     }
 }
 
-/// What an index of a scattered address is.
+/// The kind of an index of a scattered address.
 #[derive(Debug, Clone, PartialEq)]
 enum Index {
     /// The parallel loop's, along an axis.
     Outer(u32),
-    /// The inner loop's, or what its `mirror` makes of it.
+    /// The index of the inner loop, possibly transformed by its `mirror`.
     Inner,
     /// A constant or parameter.
     Fixed(Op),

@@ -154,7 +154,7 @@ impl<'a> Cut<'a> {
         segment
     }
 
-    /// Instructions that computing `v` again takes; above the limit for what cannot be.
+    /// The number of instructions to recompute `v`; above the limit if that is impossible.
     fn cost_of(&self, v: ValueId) -> u32 {
         let inst = self.source.inst(v);
         if !inst.op.is_pure() || !is_cheap(inst.op.cost()) {
@@ -165,7 +165,7 @@ impl<'a> Cut<'a> {
         cost.min(REMATERIALIZE_LIMIT + 1)
     }
 
-    /// Marks what each segment needs, from the statements with effects backwards.
+    /// Marks the values that each segment needs, backwards from the statements with effects.
     fn trace_uses(&mut self) {
         let mut work: Vec<(usize, ValueId)> = Vec::new();
         for (i, segment) in self.segments.iter().enumerate() {

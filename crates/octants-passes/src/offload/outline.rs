@@ -8,7 +8,7 @@ use octants_ir::{
     Type, UnaryOp, ValueId, round_end, section_of, task_blocks,
 };
 
-/// What runs, in order.
+/// The code that runs, in order.
 #[derive(Debug)]
 pub(super) enum Outline {
     /// The segment of this number.
@@ -34,7 +34,7 @@ pub(super) enum Outline {
         /// What is in it.
         body: Vec<Outline>,
     },
-    /// A choice between two parts, at least one of which needs more than one task.
+    /// A branch with two parts, at least one of which needs more than one task.
     Choice {
         /// The contents of its branches.
         branches: [Vec<Outline>; 2],
@@ -48,7 +48,7 @@ pub(super) enum Outline {
 pub(super) enum RoundCondition {
     /// Memory that exists anyway.
     Memory(Condition),
-    /// A value of the round, which has to be kept in the frame.
+    /// A value of the iteration, which must be kept in the frame.
     Value(ValueId),
 }
 
@@ -74,7 +74,8 @@ pub(super) struct Statement {
     pub(super) begins: bool,
 }
 
-/// Lets all loops that hold parallel loops go on when their condition holds, so that its value is the condition.
+/// Normalizes all loops that contain parallel loops to continue when their condition holds, so that the value itself is
+/// the condition.
 pub(super) fn normalize_rounds(body: &mut Body) {
     for block in task_blocks(body).into_iter().skip(1) {
         let Some(RoundEnd::Repeats(c, false)) = round_end(body, block) else { continue };
@@ -223,7 +224,7 @@ fn checkpoint_of(body: &Body, block: BlockId) -> Option<(i64, ValueId)> {
     }
 }
 
-/// The values that decide about rounds and have to be kept in the frame.
+/// The conditions of loops that must be kept in the frame.
 pub(super) fn kept_conditions(outline: &[Outline]) -> Vec<ValueId> {
     let mut kept = Vec::new();
     for part in outline {
@@ -359,9 +360,9 @@ impl FrameUses {
     }
 }
 
-/// The group of each statement of a block. One that is no loop of a group is part of the next one's, which may need
-/// what it computes, if the group before is of the same region; all of a root with `stream_parallel` is made of
-/// groups, so that what comes after the last one is part of that.
+/// The group of each statement of a block. A statement that is not a loop of a group belongs to the next group, which
+/// may need its results, if the previous group is in the same region. A root with `stream_parallel` consists only of
+/// groups, so statements after the last group belong to it.
 pub(crate) fn statement_groups(body: &Body, order: &[ValueId]) -> Vec<Option<LoopGroup>> {
     let own = |v: &ValueId| match &body.inst(*v).op {
         Op::For(l) => l.parallel.as_ref().and_then(|c| c.group),

@@ -1,4 +1,4 @@
-//! Arrays that a launch uses a copy of: those of vectors or matrices whose components are apart in memory.
+//! Array arguments that a launch copies: arrays of vectors or matrices with noncontiguous components.
 
 use octants_engine::runtime::{Stream, nesting};
 use pyo3::exceptions::PyValueError;
@@ -58,7 +58,7 @@ impl<'py> Gathered<'py> {
         Ok(())
     }
 
-    /// Waits for a launch, and copies back what it wrote.
+    /// Waits for a launch, and copies written arrays back.
     #[cold]
     pub fn copy_back(
         &self,

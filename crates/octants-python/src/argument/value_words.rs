@@ -95,7 +95,7 @@ pub fn bad_tensor(error: ScalarError, value: &Bound<'_, PyAny>, ty: &Type, place
     )
 }
 
-/// Appends the words of a struct value's members. `Err(None)` when it does not have the members that the type asks for.
+/// Appends the words of a struct value's members. `Err(None)` if it lacks a member of the type.
 pub fn struct_words(words: &mut SmallVec<[u64; 48]>, ty: &Type, value: &Bound<'_, PyAny>) -> Result<(), Option<PyErr>> {
     match ty {
         Type::Struct(s) => {

@@ -242,7 +242,7 @@ impl Kernel {
         Ok(result)
     }
 
-    /// A call whose caller needs to know what was launched.
+    /// A call whose caller requests information about the launch.
     #[cold]
     pub(super) fn run_with<'py>(
         &self,
@@ -285,7 +285,7 @@ impl Kernel {
         Ok(gathered)
     }
 
-    /// As [`Kernel::gather`], in place: a move of the result takes as long as the conversion of an argument.
+    /// As [`Kernel::gather`], in place, because moving the result takes as long as converting an argument.
     #[inline]
     fn gather_into<'py>(
         &self,

@@ -205,7 +205,7 @@ impl Kernel {
         spec.has_shadow_buffers = has_shadow_buffers;
         let records_trip_counts = may_record_trip_counts && mode == AutodiffMode::None && !this.library;
         spec.records_trip_counts = AtomicBool::new(records_trip_counts);
-        // Recording a launch waits for it, and the counters that it leaves do not show what it ran.
+        // Recording a launch waits for it, and the final values of counters do not show the trip counts.
         let sees_launches = records_trip_counts && session.config().debug && !spec.code.has_counters();
         spec.sees_launches = AtomicBool::new(sees_launches);
         if may_record_trip_counts && !spec.may_have_gradient {

@@ -1,9 +1,9 @@
 //! Launches of kernels on arrays that are split over several devices of this process.
 //!
 //! A kernel is lowered once and built for each device. Its arguments are converted for the first device; the slots of
-//! the others differ in addresses: their blocks of split arrays, and copies of other memory. The launches of all
-//! devices are open at the same time, one inside the other, on the calling thread. The innermost one, that of the first
-//! device, decides which task comes next. Between the tasks, the package exchanges rows.
+//! the others differ in addresses: their blocks of split arrays, and copies of other memory. The calling thread nests
+//! the launches of all devices. The innermost launch, that of the first device, decides which task runs next. Between
+//! tasks, the package exchanges rows.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ impl<'py> GroupLaunch<'py> {
                 self.group.mirrors.iter().for_each(|mirrors| mirrors.note_written(address));
             }
         } else {
-            // Not all of the exchanges were made. What failed is the error that counts.
+            // Not all exchanges were made. The original failure is the error to report.
             let _ = interpreter.attached(|py| launch.bind(py).call_method0("forget_ghosts").map(drop));
         }
         end
@@ -116,7 +116,7 @@ fn part_of(parts: &[Part], buffer: Option<u32>) -> Option<&Part> {
     parts.iter().find(|part| Some(part.buffer) == buffer)
 }
 
-/// Refuses what a launch on several devices cannot do.
+/// Refuses kernels that cannot be launched on several devices.
 fn refuse(
     spec: &Specialization,
     gathered: &Gathered<'_>,
@@ -222,7 +222,7 @@ impl Kernel {
 struct Devices<'a, 'b, 'py, L: HoldLater + ?Sized> {
     group: &'a DeviceGroup,
     spec: &'a Specialization,
-    /// Of each device but the first.
+    /// The slots of each device but the first.
     others: &'a [Slots],
     slots: &'a Slots,
     arrays: &'a [HostArray],

@@ -1,4 +1,4 @@
-//! [`LaunchRequest`]: what the caller of a launch requests when it must know what was launched.
+//! [`LaunchRequest`]: the information about a launch that its caller requests.
 
 use std::cell::OnceCell;
 

@@ -55,7 +55,8 @@ impl Kernel {
         })
     }
 
-    /// The kernel's gradient: called with the kernel's arguments, it adds to the gradients of what the kernel reads.
+    /// The kernel's gradient: called with the kernel's arguments, it adds to the gradients of memory that the kernel
+    /// reads.
     #[getter]
     fn grad(slf: &Bound<'_, Self>) -> KernelGradient {
         KernelGradient::new(slf)

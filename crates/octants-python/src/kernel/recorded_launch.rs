@@ -43,7 +43,7 @@ pub struct RecordedLaunch {
 }
 
 impl RecordedLaunch {
-    /// Launches a kernel for a tape, and keeps what its gradient will need. The result is the kernel's.
+    /// Launches a kernel for a tape, and records the data that its gradient needs. Returns the kernel's result.
     pub(super) fn for_tape<'py>(
         kernel: &Bound<'py, Kernel>,
         args: &[Bound<'py, PyAny>],
@@ -61,7 +61,7 @@ impl RecordedLaunch {
         Ok((result, launch))
     }
 
-    /// Launches a kernel without gradients, and keeps what its gradient will need. `with_gradients` returns the
+    /// Launches a kernel without gradients, and records the data that its gradient needs. `with_gradients` returns the
     /// arguments for the gradient: the same memory, with gradients.
     pub(super) fn for_function<'py>(
         kernel: &Bound<'py, Kernel>,
@@ -99,8 +99,8 @@ impl RecordedLaunch {
         Ok((result, launch))
     }
 
-    /// The launch's trip-count record with memory as it is now; under validation also what its gradient reads. It takes
-    /// part in a gradient order, because it reads memory that these gradients change temporarily.
+    /// The launch's trip-count record for the current memory; under validation, also the values that its gradient
+    /// reads. It takes part in a gradient order, because it reads memory that these gradients change temporarily.
     fn trip_counts_now<'py>(
         &self,
         kernel: &Bound<'py, Kernel>,
@@ -138,7 +138,7 @@ impl RecordedLaunch {
                 format!("{owner}{path}")
             }),
         };
-        let what = name.map_or_else(|| String::from("an argument, or what one holds"), |name| format!("`{name}`"));
+        let what = name.map_or_else(|| String::from("an argument, or a member of one"), |name| format!("`{name}`"));
         let text = format!(
             "the gradient of kernel `{}` cannot be computed: {what} was changed after the launch was recorded. Do not \
              change it before the tape's block ends, or pass a copy",

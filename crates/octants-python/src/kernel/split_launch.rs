@@ -18,7 +18,7 @@ use crate::split_dispatch::SplitLaunch;
 use crate::split_rows::SplitPlan;
 
 /// The launch of a kernel that uses split arrays, or of its gradient. Raises, on all ranks, if it cannot run on these
-/// arrays. `None` for what cannot run on several ranks or devices.
+/// arrays. `None` if the kernel cannot run on several ranks or devices.
 pub fn begin(
     spec: &Specialization,
     args: &[Bound<'_, PyAny>],
@@ -107,7 +107,7 @@ type Local = (u32, bool, i64, i64);
 type Wrapped = (u32, Option<i64>, Option<i64>);
 
 /// Reads, writes, sums, rows between bounds, updates as operation, type, address and number of scalars, rows that wrap
-/// around, and rows that have to be the last.
+/// around, and rows that must be the last.
 #[allow(clippy::type_complexity)]
 pub(super) fn described(
     task: &SplitTask,

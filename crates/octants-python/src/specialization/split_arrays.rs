@@ -62,7 +62,7 @@ impl SplitArray {
         }
     }
 
-    /// Whether it is reached from an argument, so that the call's key contains what it overlaps.
+    /// Whether it is reached from an argument, so that the call's key includes its overlaps.
     pub fn is_argument(&self) -> bool {
         matches!(self.found, Found::Argument(..))
     }

@@ -14,9 +14,9 @@ use crate::capture::{CapturedLaunch, Step, Work};
 use crate::captured_graph::CapturedGraph;
 use crate::kernel::LoadedKernel;
 
-/// Launches and cuts of a round at most.
+/// Maximum number of launches and cuts in a round.
 const LONGEST: usize = 256;
-/// Rounds after the first that a round must come again.
+/// Number of times that a round must repeat before another one is expected.
 const AGAIN: usize = 2;
 
 #[derive(Clone)]
@@ -46,20 +46,20 @@ struct Round {
     at: usize,
     /// The first that is held, up to `at`.
     held: usize,
-    /// What was made of launches, by the first of them.
+    /// The graphs, by their first launch.
     graphs: HashMap<usize, Arc<CapturedGraph>>,
 }
 
-/// Launches that are to be submitted one by one.
+/// Launches to submit one by one.
 pub(super) type Held = Vec<Arc<CapturedLaunch>>;
 
-/// What becomes of a launch.
+/// The treatment of a launch.
 pub(super) enum Expected {
     /// It is held.
     Held,
-    /// It and those that were held before are a graph, which is to be launched.
+    /// It completes the held launches to a graph, which must be launched.
     Complete(Arc<CapturedGraph>),
-    /// It was not expected: those that were held come first.
+    /// It was not expected: the held launches must be submitted first.
     Not(Held),
 }
 
@@ -140,7 +140,7 @@ impl History {
         self.give_up()
     }
 
-    /// Expects nothing any more, and forgets everything. Yields what was held.
+    /// Resets the history. Returns the held launches.
     pub(super) fn give_up(&mut self) -> Held {
         let held = self.round.as_ref().map(Round::launches).unwrap_or_default();
         *self = History::default();
@@ -206,7 +206,7 @@ impl Round {
         self.tokens[self.held..self.at].iter().filter_map(launch).collect()
     }
 
-    /// What comes next is held again.
+    /// Starts to hold launches again.
     fn begin_run(&mut self) {
         if self.at == self.tokens.len() {
             self.at = 0;

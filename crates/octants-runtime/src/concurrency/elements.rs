@@ -1,4 +1,4 @@
-//! [`Elements`]: the elements of a buffer that a launch touches, and whether two launches meet there.
+//! [`Elements`]: the elements of a buffer that a launch touches, and whether two launches conflict there.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use crate::cores::{BufferCore, DeviceCore};
 use crate::kernel::{LoadedKernel, Pointer};
 
-/// Pairs of accesses that are compared for two launches; with more of them whole buffers are.
+/// Maximum number of pairs of accesses that are compared for two launches. With more, whole buffers are compared.
 const MOST_PAIRS: usize = 64;
 /// A buffer that a launch is given.
 pub(crate) type Given = SmallVec<[(Arc<BufferCore>, Pointer); 8]>;

@@ -14,11 +14,11 @@ use crate::error::Result;
 use crate::kernel::{LoadedKernel, Pointer};
 use crate::stream::Stream;
 
-/// Launches that are remembered before those are looked for whose work is done.
+/// Number of recorded launches from which completed ones are searched for.
 const LOOK_AT: usize = 64;
 /// The maximum number of recorded launches: a further launch waits for the oldest.
 const MOST_OPEN: usize = 512;
-/// Uses of a buffer that are remembered one by one.
+/// Maximum number of uses of a buffer that are recorded individually.
 const MOST_USES: usize = 16;
 /// Decisions that are kept for a report.
 const MOST_DECISIONS: usize = 4096;
@@ -44,7 +44,7 @@ pub(super) struct State {
     first: u64,
     /// Uses of buffers, by number.
     uses: HashMap<u64, Vec<Use>>,
-    /// Recorded on the default stream when lanes were opened last, and how often that was.
+    /// Recorded on the default stream when lanes were opened last, and the number of openings.
     pub(super) opening: Option<EventHandle>,
     pub(super) openings: u64,
     pub(super) idle_events: Vec<EventHandle>,
@@ -59,7 +59,7 @@ type Clock = [u64; LANES];
 
 pub(super) struct Lane {
     pub(super) stream: Stream,
-    /// What its last launch is of.
+    /// The module of its last launch.
     module: Option<ModuleHandle>,
     /// Its last launch, and all launches that this one depends on.
     seen: Clock,
@@ -81,7 +81,7 @@ struct Placed {
 struct Use {
     launch: u64,
     pointer: Pointer,
-    /// It stands for other uses too, so that elements tell nothing.
+    /// It represents other uses too, so its elements are not compared.
     whole: bool,
 }
 
@@ -229,7 +229,7 @@ impl State {
             let uses = self.uses.entry(buffer.id).or_default();
             uses.retain(|u| u.launch >= first);
             if uses.len() >= MOST_USES {
-                // Of what it is behind, it stands for all; where it is not, the earlier one stays.
+                // It replaces the uses of launches that it depends on; other uses are kept.
                 uses.retain(|u| !depends_on.iter().any(|(b, _)| *b == u.launch) || u.launch == number);
                 used.whole = true;
                 used.pointer.written = true;

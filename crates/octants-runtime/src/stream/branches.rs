@@ -14,7 +14,7 @@ use crate::driver::Caller;
 use crate::error::{ErrorKind, Result};
 use crate::interruptible_wait::LOOK;
 
-/// For this long a thread that waits stays ready; later it sleeps between two looks.
+/// Time for which a waiting thread polls without sleeping. Afterwards it sleeps between polls.
 const AWAKE: Duration = Duration::from_micros(100);
 
 /// A branch.
@@ -47,7 +47,7 @@ pub(super) fn run(branch: impl Future<Output = Result<()>>, moved: &Cell<bool>, 
     }
 }
 
-/// Runs branches side by side, up to the end of all or the first error.
+/// Runs branches concurrently, up to the end of all or the first error.
 pub(super) async fn all(mut branches: Vec<Branch<'_>>) -> Result<()> {
     let mut left: Vec<Branch<'_>> = Vec::with_capacity(branches.len());
     poll_fn(move |context| {
@@ -64,7 +64,7 @@ pub(super) async fn all(mut branches: Vec<Branch<'_>>) -> Result<()> {
     .await
 }
 
-/// Lets the other branches go on once.
+/// Yields to the other branches once.
 pub(super) async fn pause() {
     let mut paused = false;
     poll_fn(|_| if std::mem::replace(&mut paused, true) { Poll::Ready(()) } else { Poll::Pending }).await;
@@ -78,7 +78,7 @@ mod tests {
     use crate::driver::Uninterruptible;
 
     #[test]
-    fn branches_take_turns_and_the_first_error_ends_all() {
+    fn branches_alternate_and_the_first_error_stops_all() {
         let said = RefCell::new(Vec::new());
         let branch = |name: &'static str, turns: usize, fails: bool| -> Branch<'_> {
             let said = &said;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::driver::{DevicePtr, Driver, StreamHandle};
 use crate::error::Result;
 
-/// What no condition is likely to be, in each of its lengths.
+/// An unlikely value of a condition, in each of its sizes.
 const MARK: u64 = 0x5bd1_e995_a5c3_965a;
 /// The word is watched for this long.
 const WATCHED: Duration = Duration::from_micros(200);
@@ -52,7 +52,7 @@ impl CopiedCondition {
     pub(super) fn is_there(&self) -> bool {
         let is_there = self.value() != MARK & self.mask;
         if is_there {
-            // What the stream wrote before the copy is visible, too.
+            // Makes the stream's writes before the copy visible too.
             std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
         }
         is_there

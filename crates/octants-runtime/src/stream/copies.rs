@@ -102,7 +102,7 @@ impl Stream {
             let mut done = first;
             while done < bytes {
                 let next = done.min(bytes - done);
-                // SAFETY: both are in the checked range, one after the other.
+                // SAFETY: both are adjacent parts of the checked range.
                 unsafe { core.device.driver.copy_on_device(core.handle, DevicePtr(start.0 + done), start, next)? };
                 done += next;
             }

@@ -23,8 +23,8 @@ use crate::stage_arguments::{HostArray, stage};
 impl Stream {
     /// Runs a kernel's tasks in order on this stream. Returns its result, if it has one, after waiting for it.
     ///
-    /// `caller` is told before this thread waits or works for long. A failed assertion is an error of the launch itself
-    /// if the driver is synchronous, and otherwise of the next call that waits for this stream.
+    /// `caller` is notified before this thread waits or works for long. A failed assertion is an error of the launch
+    /// itself if the driver is synchronous, and otherwise of the next call that waits for this stream.
     ///
     /// # Safety
     /// `args` holds what the kernel's code expects: addresses of live memory of this device (of buffers that stay alive
@@ -35,9 +35,9 @@ impl Stream {
         unsafe { self.launch_with(kernel, args, &[], caller) }
     }
 
-    /// As [`Stream::launch`], where some slots hold addresses in the host's memory. Without written ones among `arrays`
-    /// the call returns before the work is done all the same, as if the work had been done at once: later changes of
-    /// the arrays do not reach it. With one, it waits for this stream.
+    /// As [`Stream::launch`], with some slots that hold addresses in host memory. If none of `arrays` is written, the
+    /// call returns before the work is done, but behaves as if the work had been done: later changes of the arrays do
+    /// not affect it. If one is written, the call waits for this stream.
     ///
     /// # Safety
     /// As [`Stream::launch`]; `arrays` are alive for the call, and their slots hold addresses within them.
@@ -223,7 +223,7 @@ impl StreamCore {
             return unsafe {
                 let queued = self.queue_tasks(kernel, &launch, scratch);
                 if foreign && queued.is_err() {
-                    // What is queued may use the host's memory.
+                    // Queued work may use host memory.
                     let _ = self.wait_or_cancel(caller);
                 }
                 queued?;
@@ -235,7 +235,7 @@ impl StreamCore {
             self.check_not_capturing("copy host arrays, or more arguments than are passed by value")?;
             let staged = stage(device, self.handle, kernel, (args, arrays), scratch, caller);
             if is_interrupt(&staged) {
-                // Nothing was queued yet.
+                // Nothing has been queued.
                 return Err(ErrorKind::Interrupted.into());
             }
             // As below: copies may have been queued.
@@ -250,7 +250,7 @@ impl StreamCore {
             let was_left = staged.can_be_left && is_interrupt(&queued);
             let finished = staged.finish(device, self.handle, if was_left { &[] } else { arrays }, scratch);
             let end = queued.and(finished);
-            // The work may use the host's arrays, so that even an error waits for what was queued.
+            // The work may use the host's arrays, so even after an error, queued work is waited for.
             let end = if staged.waits {
                 let waited = match staged.can_be_left {
                     _ if was_left => Err(ErrorKind::Interrupted.into()),
@@ -303,8 +303,8 @@ impl StreamCore {
         unsafe { Walk::new(self, kernel, scratch, Completion::Queued { captured }, measures).run(launch) }
     }
 
-    /// Makes a kernel that decides something a part of the graph that another library makes of a stream's work. Returns
-    /// false if that is impossible: the host has to read at which checkpoint a launch ends.
+    /// Adds a kernel with conditions to the graph that another library captures from a stream. Returns false if that is
+    /// impossible: the host must read at which checkpoint a launch ends.
     ///
     /// # Safety
     /// As [`StreamCore::run`]; the stream is alive.

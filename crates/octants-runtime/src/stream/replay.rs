@@ -32,7 +32,7 @@ struct Replay<'a> {
 }
 
 impl Stream {
-    /// Launches a graph. It comes after all work of this stream, and work that is queued here later after it.
+    /// Launches a graph. It runs after all work of this stream, and before later work.
     ///
     /// # Safety
     /// The memory that its launches name by address, beyond buffers of this device, is alive as it was at the capture.
@@ -221,7 +221,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Runs steps one after the other.
+    /// Runs steps in sequence.
     ///
     /// # Safety
     /// As [`Stream::launch_graph`].
@@ -251,8 +251,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Queues a piece by one call, unless that cannot be. Yields how the piece is to be launched from now on, and
-    /// whether it is queued.
+    /// Queues a piece by one call, if possible. Returns how to launch the piece from now on, and whether it is queued.
     ///
     /// # Safety
     /// As [`Stream::launch_graph`].

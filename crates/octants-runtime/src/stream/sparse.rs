@@ -39,7 +39,8 @@ impl Stream {
         })
     }
 
-    /// Orders the unknowns of a solver's matrix and finds where its factors have entries. Waits for the stream.
+    /// Symbolic factorization: orders the unknowns of a solver's matrix and finds the pattern of its factors. Waits for
+    /// the stream.
     pub fn analyze_sparse(&self, solver: &SparseSolver, caller: &dyn Caller) -> Result<()> {
         let core = self.core();
         core.device.check_open("stream")?;

@@ -41,14 +41,14 @@ struct Place {
     on: StreamHandle,
     /// The first of the words that copies of its conditions have.
     word: u64,
-    /// No other branch goes on while this one waits.
+    /// No other branch runs while this one waits.
     alone: bool,
 }
 
 /// A launch on its way through the sections of a kernel.
 pub(super) struct Walk<'a> {
     stream: &'a StreamCore,
-    /// Where the tasks go: the stream itself, or a worker's where nothing is decided.
+    /// The stream of the tasks: the stream itself, or a worker's if there are no conditions.
     on: StreamHandle,
     kernel: &'a LoadedKernel,
     scratch: RefCell<&'a mut Scratch>,
@@ -57,7 +57,7 @@ pub(super) struct Walk<'a> {
     measured: RefCell<Option<Measured<'a>>>,
     /// Rounds that each loop has ended.
     rounds: RefCell<Vec<u64>>,
-    /// Some branch has gone on.
+    /// Whether some branch has made progress.
     moved: Cell<bool>,
 }
 
@@ -161,7 +161,7 @@ impl<'a> Walk<'a> {
     /// As [`Walk::run`].
     async unsafe fn groups(&self, at: Place, groups: &[Box<[Section]>], launch: &Launch<'_>) -> Result<()> {
         if launch.caller.dispatcher().is_some() {
-            // What goes between the tasks is queued on one stream.
+            // Work between the tasks is queued on one stream.
             for sections in groups {
                 // SAFETY: the contract above.
                 unsafe { self.sections(at, sections, launch).await? };
@@ -315,7 +315,7 @@ impl<'a> Walk<'a> {
         self.report_done()
     }
 
-    /// Waits for a stream whose memory the dispatcher reads and writes at once, in the host's memory.
+    /// Waits for a stream, if its memory is host memory that the dispatcher accesses directly.
     ///
     /// # Safety
     /// The stream is alive.
@@ -337,7 +337,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Stores what was measured since the last call.
+    /// Stores the measurements since the last call.
     fn end_measure(&self, on: StreamHandle, launch: &Launch<'_>) -> Result<()> {
         match (self.measured.take(), self.completion) {
             (Some(measured), Completion::Queued { .. }) => {
@@ -349,8 +349,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Waits for what a branch has queued, and reads an integer: whether it is not zero. An assertion that has failed
-    /// until then is the error.
+    /// Waits for the work that a branch has queued, reads an integer, and returns whether it is nonzero. Returns an
+    /// error if an assertion has failed.
     ///
     /// # Safety
     /// As [`Walk::run`].
@@ -392,7 +392,7 @@ impl<'a> Walk<'a> {
         Ok(value != [0; 8])
     }
 
-    /// Waits for what a branch has queued, or for a copy that was queued last.
+    /// Waits for the work that a branch has queued, or for a copy that was queued last.
     ///
     /// # Safety
     /// The stream is alive.

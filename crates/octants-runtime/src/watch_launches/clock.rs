@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_before_one_of_two_points_comes_before_their_join() {
+    fn a_predecessor_of_either_point_precedes_their_join() {
         let id = |stream| StreamId { device: 0, stream };
         let other = StreamId { device: 1, stream: 0 };
         let (mut a, mut b) = (Clock::default(), Clock::default());

@@ -21,7 +21,7 @@ fn touches(kernel: &LoadedKernel, args: &[u64], near: &[i64]) -> Vec<Touched> {
     kernel.witness.as_ref().map(|w| w.touches(args, near)).unwrap_or_default()
 }
 
-/// The race of two pieces of work that are not ordered, if they meet for certain.
+/// The race of two unordered pieces of work, if they certainly conflict.
 pub(super) fn race_of(earlier: &Work, later: &Work) -> Option<Race> {
     let (buffer, index, [first, second]) = match (&earlier.doing, &later.doing) {
         (Doing::Launch(a, a_args), Doing::Launch(b, b_args)) => {
@@ -55,13 +55,13 @@ pub(super) fn race_of(earlier: &Work, later: &Work) -> Option<Race> {
     let (a, b) = (earlier.stream_name(), later.stream_name());
     let fix = format!(
         "{b} does not wait for {a}: between the two launches call `.wait(...)` of the stream of {} with the stream of \
-         {}, or with an event that was recorded there behind it, or wait on the host with `qd.sync()`",
+         {}, or with an event that was recorded there after it, or wait on the host with `qd.sync()`",
         later.site, earlier.site
     );
     Some(Race { kind: RaceKind::Launches, buffer, index, first, second, fix })
 }
 
-/// Elements that a launch touches, with those at the ends of ranges of addresses where an array has one axis.
+/// Elements that a launch touches, including those at the ends of address ranges for one-dimensional arrays.
 fn touches_near(kernel: &LoadedKernel, args: &[u64], ranges: &[(u64, u64, bool)]) -> Vec<Touched> {
     let found = touches(kernel, args, &[]);
     let mut near: Vec<i64> = Vec::new();

@@ -54,7 +54,7 @@ pub(super) struct Emitter<'a> {
     pub here: Position,
     /// The copies of values of the threads' code that are in scope.
     pub values: HashMap<ValueId, ValueId>,
-    /// What is, at some rate, for the value on the first thread of those that it serves.
+    /// The value on the first of the threads that it serves, by rate.
     pub firsts: HashMap<(ValueId, Rate), ValueId>,
     /// Locals that serve subgroups or threads in turn, and copies of kept locals.
     pub copies: HashMap<LocalId, LocalId>,
@@ -188,7 +188,7 @@ impl<'a> Emitter<'a> {
             return *found;
         }
         let (span, slots) = (self.b.span, self.slots);
-        // What is kept for an exchange alone may be there for one loop over subgroups only.
+        // A value that is stored only for an exchange may be available in only one loop over subgroups.
         let kept = slots.values.get(&v).filter(|_| !is_recomputed(self.code, self.rates, v));
         let made = match kept {
             Some(slot) => {
@@ -239,7 +239,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// The index of the element of the thread at the cursor; of the first one, where the code serves several.
+    /// The index of the current thread's element, or of the first thread's if the code serves several.
     pub fn slot_index(&mut self, slot: &Slot) -> ValueId {
         let index = match slot.extent {
             Extent::Lane => self.lane(),
@@ -309,7 +309,8 @@ impl<'a> Emitter<'a> {
         self.here = around;
     }
 
-    /// A loop over the threads of the subgroup at the cursor. `are_independent`: none reads what another one writes.
+    /// A loop over the threads of the current subgroup. `are_independent`: no thread reads memory that another one
+    /// writes.
     pub fn in_lanes(&mut self, are_independent: bool, code: impl FnOnce(&mut Self)) {
         let (_, threads) = self.here.subgroup.expect("compiler bug: no enclosing loop over subgroups");
         let hints = LoopHints {

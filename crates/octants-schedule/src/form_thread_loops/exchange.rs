@@ -1,9 +1,9 @@
 //! Exchanges between threads: votes become counting loops, and shuffles become loads from the memory that holds the
 //! value of each thread.
 //!
-//! A value that is shuffled has a subgroup's width of unused elements before and after the others. So the thread at a
-//! fixed distance is a load at a fixed distance, which LLVM vectorizes, and a select drops values of threads that do
-//! not exist.
+//! A value that is shuffled has a subgroup's width of unused elements before and after the others. A shuffle by a fixed
+//! distance is then a load at a fixed distance, which LLVM vectorizes, and a select drops values of threads that do not
+//! exist.
 
 use octants_ir::{BinaryOp, Op, Scalar, SubgroupOp, Type, ValueId};
 
@@ -137,8 +137,8 @@ impl Emitter<'_> {
         self.element(operands[0], index)
     }
 
-    /// A number is that of a thread of the subgroup. As an unsigned number, an index below zero is also beyond the last
-    /// one.
+    /// Whether a number is the index of a thread of the subgroup. As an unsigned number, a negative index is also
+    /// beyond the last one.
     fn is_thread(&mut self, number: ValueId) -> ValueId {
         let (_, threads) = self.here.subgroup.expect("compiler bug: an exchange outside a loop over subgroups");
         let [number, threads] = [number, threads].map(|v| self.b.cast(v, Scalar::U32));

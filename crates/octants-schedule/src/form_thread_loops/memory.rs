@@ -28,7 +28,7 @@ pub(super) struct Slot {
     pub tree: Tree,
 }
 
-/// The memory of what crosses.
+/// The memory of values that cross regions.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     pub values: HashMap<ValueId, Slot>,
@@ -87,7 +87,7 @@ fn add(buffers: &mut Vec<Buffer>, name: &str, ty: &Type, elements: u32) -> Tree 
 }
 
 impl Tree {
-    /// The address of an element of a type that is no struct.
+    /// The address of an element of a type other than a struct.
     pub fn address(&self, b: &mut Builder, index: ValueId, ty: &Type) -> ValueId {
         let Tree::Buffer(buffer) = self else { panic!("compiler bug: a struct member without an address") };
         b.push(Op::BufferAddr(*buffer, vec![index]), Type::Ref(Box::new(ty.clone())))

@@ -1,6 +1,6 @@
-//! Random numbers of threads that become loops: each draw names the thread's iteration and the number of the words that
-//! the thread has drawn, which a local of the thread counts. So the numbers are those of the same loop on a GPU, where
-//! each thread has a sequence of its own, although one thread of the machine runs all of them in turn.
+//! Random numbers of threads that become loops: each draw names the thread's iteration and the number of words that the
+//! thread has drawn so far, which a local counts. The numbers therefore match those on a GPU, where each thread has its
+//! own sequence, although one CPU thread runs all threads of the block.
 
 use octants_ir::insert_code::rebuild_blocks;
 use octants_ir::{BinaryOp, BlockId, Body, Builder, GridValue, Op, Scalar, Type, ValueId};

@@ -1,10 +1,10 @@
-//! [`Plan`]: the code of a block as a tree of regions. Each region is a loop over the threads of a subgroup; around
-//! these are loops over subgroups, the control that threads share, and what runs once for all of them.
+//! [`Plan`]: the code of a block as a tree of regions. Each region is a loop over the threads of a subgroup. Around
+//! regions are loops over subgroups, uniform control flow, and code that runs once for all threads.
 //!
-//! Instructions keep their order, with one exception: what runs once runs ahead of the threads' code before it. It
-//! computes from what ran once only, so it cannot tell; where threads' code reads a local that it is about to store
-//! to, the region ends first. A region also ends where threads meet, and before an operation of a subgroup that takes a
-//! value from it.
+//! Instructions keep their order, with one exception: code that runs once runs before the threads' code of its region.
+//! It depends only on other code that runs once, so the difference is not observable. If it stores to a local that the
+//! threads' code reads, the region ends first. A region also ends where threads synchronize, and before a subgroup
+//! operation that takes a value from it.
 
 use std::collections::HashSet;
 
@@ -39,7 +39,7 @@ pub(super) struct Region {
     pub only: Option<[ValueId; 2]>,
 }
 
-/// Where an instruction is in the tree.
+/// The position of an instruction in the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Site {
     /// The loop over subgroups, and the region.
@@ -231,7 +231,7 @@ impl Cut<'_> {
         out.push(Node::Lanes(region));
     }
 
-    /// A branch that only one thread takes, and that vector code would not gain from: the values that are equal for
+    /// A branch that only one thread takes, and that does not benefit from vector code: the values that are equal for
     /// that thread, and the code.
     fn only_thread(&self, v: ValueId) -> Option<([ValueId; 2], Vec<ValueId>)> {
         let body = self.code.body;

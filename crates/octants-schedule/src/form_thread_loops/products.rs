@@ -15,7 +15,7 @@ use super::rates::Rate;
 enum Fragment {
     /// All threads have the same components.
     Same(ValueId),
-    /// A value, and the index at which its part of the subgroup's first thread is kept.
+    /// A value, and the index of the storage of the subgroup's first thread.
     ValueStorage(ValueId, ValueId),
 }
 

@@ -3,8 +3,8 @@
 //!
 //! A value is as uniform as its operands and the control around it. Two facts go beyond that. A value may be affine in
 //! the thread's index within its subgroup with coefficient one ([`Step`]); quotients of such a value by a multiple of
-//! the subgroup's width are uniform. Control around operations that threads execute together counts as uniform among
-//! them, as the verifier's rule of convergence has it: threads that do not agree do what the first of them does.
+//! the subgroup's width are uniform. Control flow around operations that threads execute together counts as uniform
+//! among them, in accordance with the verifier's convergence rule: threads that disagree follow the first of them.
 //!
 //! Rates only rise from the first guess, so the walk is repeated until none does.
 
@@ -288,7 +288,7 @@ impl<'a> Walk<'a> {
             _ => {
                 let varies = self.level(v, op);
                 let runs = self.runs_at(op, varies).max(around.rate);
-                // What is undefined for some operands does not run for threads that have left.
+                // Operations that are undefined for some operands do not run for threads that have exited.
                 let runs = if around.left && self.code.may_be_undefined(v) { Thread } else { runs };
                 self.raise(v, runs, varies);
                 let step = if varies == Thread { self.step(v, op) } else { None };
@@ -388,7 +388,7 @@ impl<'a> Walk<'a> {
             }
             Op::LoopIndex(l, axis) if *l == self.code.loop_id => self.index_level(*axis as usize),
             Op::LoopIndex(l, _) => self.rates.runs[l.index()],
-            // All threads find the same at one address: those that do not race.
+            // All threads read the same value at one address, unless they race.
             Op::Load(a) => match (self.code.local_of(*a), trace_element(self.code.body, *a)) {
                 (None, None) => Thread,
                 _ => operands,

@@ -7,7 +7,7 @@ use super::rates::{Rate, Rates, ThreadCode};
 /// Values of at most this many operations are computed again.
 const RECOMPUTED: usize = 4;
 
-/// A value is computed again wherever another region needs it.
+/// Whether a value is recomputed in each region that needs it.
 pub(super) fn is_recomputed(code: &ThreadCode<'_>, rates: &Rates, v: ValueId) -> bool {
     let inst = code.body.inst(v);
     matches!(inst.ty, Type::Ref(_)) || rates.steps[v.index()].is_some() || size(code, rates, v, RECOMPUTED).is_some()

@@ -64,7 +64,7 @@ impl Emitter<'_> {
         let ty = &body.locals[l.index()].ty;
         let mut value = slot.tree.load(&mut self.b, index, ty);
         if is_set {
-            // A thread that leaves before writes back what may not have been set yet.
+            // A thread that exits earlier writes back a value that may be undefined.
             value = self.b.push(Op::Freeze(value), ty.clone());
         }
         self.b.store_local(copy, value);
@@ -82,7 +82,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Looks at what instructions use, with those in their blocks.
+    /// Collects the uses of instructions, including nested ones.
     fn uses(&self, insts: &[ValueId]) -> Uses {
         let mut uses = Uses::default();
         let body = self.code.body;
@@ -132,7 +132,7 @@ impl Emitter<'_> {
         uses.locals.extend(self.code.local_of(u));
     }
 
-    /// The memory belongs to the block, whose threads run one after the other.
+    /// Whether the memory belongs to the block, whose threads run in sequence.
     fn is_of_block(&self, address: ValueId) -> bool {
         trace_element(self.code.body, address).is_some_and(|(b, _)| self.code.spaces[b.index()] == MemorySpace::Shared)
     }

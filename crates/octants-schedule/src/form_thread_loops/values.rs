@@ -37,14 +37,14 @@ pub(super) struct ValueStorage {
 pub(super) enum LocalStorage {
     /// It stays one local of the block.
     Block,
-    /// One local that serves the subgroups of a loop, or the threads of a region, one after the other; the number of
-    /// that. It may have to be zero at the start.
+    /// One local that the subgroups of a loop, or the threads of a region, use in turn; `at` is the number of the loop
+    /// or region. It may need to be zeroed at the start.
     InTurn { rate: Rate, at: usize, is_zeroed: bool },
     /// Memory with an element for each; the loop over subgroups that it serves, if it is one.
     Memory { extent: Extent, in_loop: Option<usize>, is_zeroed: bool, is_copied: bool },
 }
 
-/// What crosses.
+/// The storage of values that cross regions.
 #[derive(Debug, Default)]
 pub(super) struct Storage {
     pub values: BTreeMap<ValueId, ValueStorage>,
@@ -56,7 +56,7 @@ pub(super) fn is_product(op: &Op) -> bool {
     matches!(op, Op::Subgroup(op, _) if op.product().is_some())
 }
 
-/// Finds what crosses.
+/// Finds the values that cross regions.
 pub(super) fn find_storage(code: &ThreadCode<'_>, rates: &Rates, plan: &Plan) -> Storage {
     let mut search = Search { code, rates, plan, found: Storage::default() };
     search.nodes(&plan.nodes, None);
@@ -64,7 +64,7 @@ pub(super) fn find_storage(code: &ThreadCode<'_>, rates: &Rates, plan: &Plan) ->
     search.found
 }
 
-/// Where a local is used.
+/// The uses of a local.
 #[derive(Default)]
 struct Uses {
     /// Loops over subgroups, and regions.
@@ -168,7 +168,7 @@ impl Search<'_> {
         kept.is_exchanged |= is_exchanged;
     }
 
-    /// Where each local lives.
+    /// The storage of each local.
     fn assign_locals(&self) -> BTreeMap<LocalId, LocalStorage> {
         let body = self.code.body;
         let mut uses: BTreeMap<LocalId, Uses> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Variants as programs that run by themselves.
+//! Private variants as standalone programs.
 
 #![allow(dead_code)] // Each test file uses a part of it.
 
@@ -29,7 +29,7 @@ pub fn runnable(scheduled: &Scheduled, role: Role) -> Program {
             *b = BufferId(*original as u32);
         }
     }
-    // Unused from here on; without them the memory is that of the program before.
+    // Unused from here on; without them, the memory is that of the original program.
     if let Some((first, _)) = pairs.first_key_value() {
         program.buffers.truncate(*first);
     }

@@ -25,7 +25,7 @@ pub const CPU: TargetInfo = TargetInfo {
     costs: CostTable::GENERIC,
 };
 
-/// Blocks of threads with memory of their own.
+/// Thread blocks with shared memory.
 pub const GPU: TargetInfo = TargetInfo {
     has_grid: true,
     subgroup_size: 32,

@@ -21,7 +21,7 @@ pub(super) struct Pending {
 /// The state of a body's expansion.
 pub(super) struct Expansion<'a> {
     pub fields: &'a BTreeMap<BufferId, PackedField>,
-    /// Of each function, its parameters that are addresses.
+    /// For each function, which parameters are addresses.
     pub by_reference: &'a [Vec<bool>],
     /// The stores and atomic updates that need no protection from other iterations.
     pub soles: BTreeSet<ValueId>,
@@ -29,7 +29,7 @@ pub(super) struct Expansion<'a> {
 }
 
 impl Expansion<'_> {
-    /// Places an instruction, or what takes its place.
+    /// Emits an instruction, or its replacement.
     pub fn instruction(&mut self, b: &mut Builder, v: ValueId) {
         let op = b.body.inst(v).op.clone();
         let place = |address: &ValueId| place_of(self.fields, &b.body, *address);
@@ -59,7 +59,7 @@ impl Expansion<'_> {
                 self.write_all(b);
                 self.call(b, v, &args.clone(), function.index());
             }
-            // What may run other code, or none of what follows.
+            // Instructions that may run other code, or skip the following code.
             Op::If(..)
             | Op::For(_)
             | Op::Loop(_)
@@ -78,7 +78,7 @@ impl Expansion<'_> {
         }
     }
 
-    /// Emits the stores that were put off.
+    /// Emits the deferred stores.
     pub fn write_all(&mut self, b: &mut Builder) {
         for pending in std::mem::take(&mut self.pending) {
             write(b, pending);
@@ -209,7 +209,7 @@ impl Expansion<'_> {
         }
     }
 
-    /// Puts a store off until the other stores to its word are known.
+    /// Defers a store until the other stores to its word are known.
     fn defer_store(&mut self, b: &mut Builder, packed: &Packed, place: &PackedPlace, value: ValueId, is_sole: bool) {
         let same = |p: &Pending| {
             p.words == packed.words
@@ -297,7 +297,7 @@ impl Expansion<'_> {
         decode(b, component, bits, old, compute)
     }
 
-    /// A function that takes an element by reference gets a copy, and what it leaves there is stored.
+    /// A function that takes an element by reference gets a copy, which is stored back afterwards.
     fn call(&mut self, b: &mut Builder, v: ValueId, args: &[ValueId], function: usize) {
         let mut copies = Vec::new();
         let mut passed = args.to_vec();
@@ -318,7 +318,7 @@ impl Expansion<'_> {
         b.place(v);
         for (place, local, before) in copies {
             let after = b.load_local(local);
-            // What the function has not changed is not stored: it may be read-only to it.
+            // An unchanged copy is not stored, because the element may be read-only to the function.
             let changed = differs(b, before, after);
             push_if(b, changed, |b| {
                 self.store(b, &place, after, false);
@@ -357,8 +357,8 @@ fn write(b: &mut Builder, pending: Pending) {
     update(b, pending.place, bits, pending.is_sole || is_whole, |b, word| encode(b, bits, word, &values));
 }
 
-/// Replaces a word by what `f` makes of it; the old word. Without others that write to the word at the same time it is
-/// loaded and stored, with them compared and swapped until none came between.
+/// Replaces a word by the result of `f`; yields the old word. The word is loaded and stored if nothing writes to it
+/// concurrently; otherwise a compare-and-swap is repeated until it succeeds.
 fn update(
     b: &mut Builder,
     address: ValueId,
@@ -396,7 +396,7 @@ fn update(
     bits.widened(b, word)
 }
 
-/// Makes an instruction, whose value others use, compute what the last one computes, and places it there.
+/// Replaces an instruction, whose value is used elsewhere, by the last one, in its position.
 fn become_value(b: &mut Builder, v: ValueId, found: ValueId) {
     let op = b.body.inst(found).op.clone();
     let block = b.cursor().index();

@@ -1,9 +1,9 @@
-//! Fields of quantized types: their elements are bit fields of words, and code that reads and writes words takes the
-//! place of accesses to them.
+//! Fields of quantized types: their elements are bit fields of words. Accesses to elements are replaced by accesses to
+//! words.
 //!
-//! Lowering, differentiation and the activation of sparse cells see a field of the type that is computed with. What
-//! `expand` leaves has loads, stores and compare-and-swaps of words. Elements that have a word in common can be written
-//! at once by different iterations. Stores that follow one another and write to the same word become one.
+//! Lowering, differentiation and the activation of sparse cells see a field of the compute type. `expand` replaces its
+//! accesses by loads, stores and compare-and-swaps of words. Different iterations may write elements of one word
+//! concurrently. Consecutive stores to the same word are merged.
 
 mod expansion;
 mod numbers;
@@ -19,7 +19,7 @@ use self::sole_writers::sole_writers;
 use super::Lowerer;
 use crate::packed_component::PackedComponent;
 
-/// Added to the number of a bit in a tree's memory, so that it is no number of a byte.
+/// Added to the number of a bit in a tree's memory, to distinguish it from a byte offset.
 const BASE_OF_BITS: u64 = 1 << 62;
 
 /// The fields of quantized types that a kernel uses.
@@ -72,7 +72,7 @@ impl Lowerer<'_> {
             let words = self.buffer_of_words(&component);
             parts.push(Packed { component, words });
         }
-        // Until accesses are replaced, the field is memory of its own: no component of another field is where it is.
+        // Until accesses are replaced, the field is separate memory: no component of another field overlaps it.
         if let Layout::Dense { components, .. } = &mut self.buffers[field.index()].layout {
             for (component, part) in components.iter_mut().zip(&parts) {
                 let bits =
@@ -115,7 +115,7 @@ impl Lowerer<'_> {
 }
 
 impl PackedFields {
-    /// Calls words as the fields are called that have elements in them.
+    /// Names words after the fields that have elements in them.
     fn name_words(&self, buffers: &mut [Buffer]) {
         for (field, packed) in &self.fields {
             let field = buffers[field.index()].name.clone();

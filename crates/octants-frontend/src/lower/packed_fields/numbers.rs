@@ -1,12 +1,13 @@
 //! Encoding and decoding of quantized values in a word.
 //!
 //! - An integer keeps its low bits.
-//! - A fixed-point number is the nearest multiple of its scale, ties away from zero; what is out of range becomes the
-//!   nearest number in it.
-//! - A float of `f` digits (sign apart) is rounded to the nearest, ties away from zero. Its exponent, of `e` bits, is
-//!   that of an f32 less `127 - (2^(e - 1) - 1)`; zero is for the number zero, which numbers too small for the exponent
-//!   become. Numbers too large become the largest one. An unsigned float is the magnitude.
-//! - With a shared exponent, digits count from the exponent of the largest number, and have its leading one in them.
+//! - A fixed-point number is rounded to the nearest multiple of its scale, ties away from zero, and clamped to its
+//!   range.
+//! - A float with `f` digits (not counting the sign) is rounded to nearest, ties away from zero. Its `e`-bit exponent
+//!   is the exponent of an f32 minus `127 - (2^(e - 1) - 1)`. The exponent zero encodes the number zero. Numbers too
+//!   small for the exponent become zero, and numbers too large become the largest one. An unsigned float encodes the
+//!   magnitude.
+//! - With a shared exponent, the exponent is that of the largest number, and digits include the leading one.
 
 use octants_ir::{AtomicOp, BinaryOp, Builder, Op, Scalar, Type, UnaryOp, ValueId};
 
@@ -14,7 +15,7 @@ use crate::packed_component::{BitRange, PackedComponent, PackedDigits, PackedNum
 
 /// Digits of an f32 after its leading one.
 const F32_DIGITS: u32 = 23;
-/// Largest exponent of a finite f32, as it stands in the bits.
+/// Largest biased exponent of a finite f32.
 const F32_LARGEST: i64 = 254;
 
 /// A word, as code handles it.
@@ -24,7 +25,7 @@ pub(super) struct WordBits {
     pub memory: Scalar,
     /// The type of values that hold it: u32, or u64.
     word: Scalar,
-    /// How far its numbers are from where their component says.
+    /// The shift of its fields relative to the positions in their component.
     shift: Option<ValueId>,
 }
 
@@ -151,7 +152,7 @@ pub(super) fn decode(
     b.cast(value, compute)
 }
 
-/// The word with other numbers in it. Those with a shared exponent are put in together.
+/// The word with other numbers in it. Numbers with a shared exponent are inserted together.
 pub(super) fn encode(b: &mut Builder, bits: WordBits, word: ValueId, values: &[(PackedComponent, ValueId)]) -> ValueId {
     let mut new = word;
     let mut shared: Vec<(BitRange, &[PackedDigits])> = Vec::new();
@@ -184,8 +185,8 @@ pub(super) fn encode(b: &mut Builder, bits: WordBits, word: ValueId, values: &[(
     new
 }
 
-/// For a sum with a fixed-point number, the word with it: what is added is rounded, so that the order of several sums
-/// makes no difference. `None` for all else.
+/// For a sum with a fixed-point number, the updated word. The addend is rounded, so that the order of several sums does
+/// not matter. `None` for other updates.
 pub(super) fn add_digits(
     b: &mut Builder,
     component: &PackedComponent,
@@ -213,7 +214,7 @@ pub(super) fn add_digits(
     Some(bits.write(b, word, digits.range, sum))
 }
 
-/// f32, or f64 where it is computed with.
+/// f32, or f64 if that is the compute type.
 fn wide_enough(compute: Scalar) -> Scalar {
     if compute == Scalar::F64 { Scalar::F64 } else { Scalar::F32 }
 }
@@ -233,7 +234,7 @@ fn fixed_digits(b: &mut Builder, value: ValueId, scale: u64, digits: PackedDigit
     let count = b.binary(BinaryOp::Mul, value, inverse);
     let count = b.unary(UnaryOp::Round, count);
     let (low, high) = limits(digits);
-    // The largest float that is no larger.
+    // The largest float that is at most this value.
     let high = if float == Scalar::F32 && high > 1 << 24 { high & !0xff } else { high };
     let [low, high] = [low, high].map(|limit| b.float(limit as f64, float));
     let count = b.binary(BinaryOp::Max, count, low);
@@ -247,7 +248,7 @@ fn significand_bits(digits: PackedDigits) -> u32 {
     digits.range.bits - u32::from(digits.is_signed)
 }
 
-/// What is added to an exponent to make it one of f32.
+/// The offset from an exponent to the exponent of an f32.
 fn exponent_offset(exponent: BitRange) -> i64 {
     127 - ((1 << (exponent.bits - 1)) - 1)
 }
@@ -316,7 +317,7 @@ fn read_significand(
     let power = from_bits(b, power);
     let count = b.cast(significand, Scalar::F32);
     let one = b.float((1.0f64 / 2.0).powi(significand_bits(digits) as i32 - 1), Scalar::F32);
-    // Digits of one before the point, then what the exponent makes of it: both products are exact.
+    // The digits as a fraction, then scaled by the exponent: both products are exact.
     let fraction = b.binary(BinaryOp::Mul, count, one);
     let magnitude = b.binary(BinaryOp::Mul, fraction, power);
     let magnitude = b.push(Op::Bitcast(magnitude), Type::Scalar(Scalar::U32));

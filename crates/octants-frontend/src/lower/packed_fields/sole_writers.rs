@@ -11,13 +11,13 @@ struct Write {
     inst: ValueId,
     words: Vec<BufferId>,
     indices: Vec<ValueId>,
-    /// Every element has words of its own.
+    /// No two elements share a word.
     has_own_words: bool,
 }
 
-/// The stores and atomic updates in a kernel's own body whose word is theirs: those in code that one thread executes,
-/// and in loops with parallel iterations each of which names its words by its own indices. A loop in a group is none of
-/// these, since another group may write to the word.
+/// The stores and atomic updates in a kernel's own body that are the only writers of their word: those in code that one
+/// thread executes, and those in parallel loops in which each iteration addresses words by its own indices. Loops in a
+/// group do not qualify, because another group may write to the word.
 pub(super) fn sole_writers(fields: &BTreeMap<BufferId, PackedField>, kernel: &Kernel) -> BTreeSet<ValueId> {
     let function_writes = kernel.functions.iter().any(|f| {
         let mut all = f.body.blocks.iter().flatten();
@@ -93,7 +93,7 @@ fn axes_of(body: &Body, indices: &[ValueId]) -> Vec<Option<u32>> {
     indices.iter().map(axis).collect()
 }
 
-/// What a component of a vector is that was just made.
+/// The value of a component of a newly constructed vector.
 fn component(body: &Body, v: ValueId) -> ValueId {
     match &body.inst(v).op {
         Op::Extract(whole, n) => match &body.inst(*whole).op {

@@ -1,5 +1,5 @@
 """The functions of nccl4py that Octants calls, on host memory, by MPI. Like NCCL's, calls return at once, and a stream
-waits; here there are no streams, so the end of a group waits, until `comm_abort`.
+waits; there are no streams here, so the end of a group waits, until `comm_abort`.
 """
 
 import ctypes

@@ -1,6 +1,6 @@
-"""Updates of elements that only one iteration touches: not atomic where nothing else runs, and the same sums as others.
+"""Updates of elements that only one iteration touches: not atomic if nothing else runs, with unchanged sums.
 
-The text of the code of loops over many arrays grows with their number, and not with its square."""
+The code size of loops over many arrays grows linearly with their number, not quadratically."""
 
 import dataclasses
 
@@ -76,7 +76,7 @@ def test_all_kinds_of_updates(streams):
     assert np.array_equal(swapped, np.where(i % 5 == 4, 7, i % 5))
 
 
-def test_all_axes_of_the_loop_must_be_there():
+def test_indices_must_use_all_axes_of_the_loop():
     @qd.kernel
     def rows(a: PLANE, b: PLANE):
         for i in range(a.shape[0]):
@@ -145,7 +145,7 @@ def test_other_elements_of_the_same_array():
 
 
 @pytest.mark.parametrize("streams", STREAMS)
-def test_arrays_that_are_the_same_or_share_a_part(streams):
+def test_identical_and_overlapping_arrays(streams):
     start(cpu_streams=streams)
 
     @qd.kernel
@@ -166,7 +166,7 @@ def test_arrays_that_are_the_same_or_share_a_part(streams):
         both(spread, x[:-1])
 
 
-def test_components_of_fields_are_the_field():
+def test_components_of_fields_alias_the_field():
     v, lone = qd.Vector.field(2, qd.f32, shape=N), qd.field(qd.f32, shape=N)
     second = v.get_scalar_field(1)
 
@@ -182,7 +182,7 @@ def test_components_of_fields_are_the_field():
     assert np.array_equal(lone.to_numpy(), np.ones(N))
 
 
-def test_functions_that_touch_the_array():
+def test_functions_that_access_the_array():
     @qd.func
     def spread(x: qd.template(), at):
         k = at
@@ -229,8 +229,8 @@ def test_the_value_is_computed_before_the_index():
     assert list(x.to_numpy()) == [0, 0, 0, 12, 2, 2, 64]
 
 
-def test_with_scattered_sums_beside_them():
-    """Copies cover only what is scattered."""
+def test_updates_combined_with_scattered_sums():
+    """Private copies cover only scattered memory."""
 
     @qd.kernel
     def count(own: F32, bins: I32, hits: F32):
@@ -255,7 +255,7 @@ def test_random_loops():
         lines = []
         for _ in range(8):
             target, place, source = rng.integers(m), places[rng.integers(len(places))], rng.integers(m)
-            # What is read is never written: sums in any order are exact.
+            # Memory that is read is never written, and sums are exact in any order.
             lines.append((int(target), place, int(source), "+-"[rng.integers(2)]))
         arrays = ", ".join(f"a{k}: F32" for k in range(m))
         reads = ", ".join(f"r{k}: F32" for k in range(m))
@@ -274,7 +274,7 @@ def test_random_loops():
 
 
 def from_source(text, **names):
-    """A kernel made of text, which must be found in a file."""
+    """A kernel from text, which must be in a file."""
     import linecache
 
     name = f"<own updates {hash(text)}>"

@@ -1,4 +1,4 @@
-"""`kernel.grad(...)` called by hand: loops whose length has changed are reported, and nothing that may be right is."""
+"""Manual `kernel.grad(...)`: loops whose length has changed are reported, without false positives."""
 
 import numpy as np
 import pytest
@@ -76,7 +76,7 @@ def test_a_bound_that_changes_is_reported_at_later_gradients(fields, measure):
         gradient(measure, fields)
 
 
-def test_gradients_of_no_launch_take_memory_as_it_is(fields, measure):
+def test_gradients_without_a_launch_use_the_current_memory(fields, measure):
     _, _, count = fields
     for n in (3, 5, 2):
         count[None] = n
@@ -105,7 +105,7 @@ def test_gradients_of_earlier_launches(fields, measure):
         assert gradient(measure, fields) == n
 
 
-def test_launches_with_other_arguments_are_others(fields):
+def test_launches_with_other_arguments_are_distinguished(fields):
     x, loss, _ = fields
 
     @qd.kernel
@@ -129,7 +129,7 @@ def test_launches_with_other_arguments_are_others(fields):
         gradient(add, fields, 1, count)
 
 
-def test_launches_of_other_kinds_may_be_what_a_gradient_is_of(fields, measure):
+def test_launches_of_every_kind_have_manual_gradients(fields, measure):
     x, loss, count = fields
     count[None] = 3
     measure()
@@ -158,7 +158,7 @@ def test_kernels_that_cannot_be_differentiated_are_launched_as_before(fields):
     assert (x.to_numpy() != np.linspace(0.4, 1.3, N)).sum() == 2
 
 
-def test_loops_that_wait_for_what_the_kernel_writes_end(fields):
+def test_loops_that_poll_memory_terminate(fields):
     x, loss, count = fields
 
     @qd.kernel
@@ -188,7 +188,7 @@ def test_nothing_is_recorded_without_gradients():
     assert add._specialization_count() == 1
 
 
-def test_outside_debug_mode_nothing_is_recorded(request):
+def test_nothing_is_recorded_outside_debug_mode(request):
     streams = "queued" in request.node.name
     qd.init(arch=qd.cpu, default_fp=qd.f64, cpu_streams=streams)
     x = qd.field(qd.f64, shape=N, needs_grad=True)

@@ -31,7 +31,7 @@ def choose(x: A, flag: C):
             x[i] += step
 
 
-def test_one_of_the_branches_runs():
+def test_exactly_one_branch_runs():
     x, flag = zeros(), scalar(1)
     found = []
     for _ in range(3):
@@ -42,7 +42,7 @@ def test_one_of_the_branches_runs():
     assert (text.count("if "), text.count("else"), text.count("range count")) == (2, 2, 4)
 
 
-def test_a_flag_that_a_kernel_is_given_is_read_where_the_branch_stands():
+def test_a_flag_argument_is_read_at_the_branch():
     @qd.kernel(graph=True)
     def run(x: A, flag: C):
         flag[()] = 1
@@ -58,7 +58,7 @@ def test_a_flag_that_a_kernel_is_given_is_read_where_the_branch_stands():
     assert "if @1 {" in graph_of(run, x, flag), "the flag decides itself, and no task copies it"
 
 
-def test_fields_arguments_and_expressions_decide():
+def test_conditions_may_be_fields_arguments_and_expressions():
     field = qd.field(qd.i32, ())
 
     @qd.kernel(graph=True)
@@ -82,7 +82,7 @@ def test_fields_arguments_and_expressions_decide():
     assert x.to_numpy().tolist() == [211] * 100
 
 
-def test_variables_keep_what_a_branch_gives_them():
+def test_variables_keep_values_assigned_in_a_branch():
     @qd.kernel(graph=True)
     def run(x: A, y: A, flag: C):
         offset = 1
@@ -104,7 +104,7 @@ def test_variables_keep_what_a_branch_gives_them():
     assert x.to_numpy().tolist() == list(range(20, 120))
 
 
-def test_branches_stand_in_loops_and_hold_them():
+def test_branches_and_loops_nest():
     @qd.func
     def solve(x: A, n: C, by):
         if qd.graph.cond(n):
@@ -131,7 +131,7 @@ def test_branches_stand_in_loops_and_hold_them():
     assert int(n.to_numpy()) == 0
 
 
-def test_branches_hold_sections_and_checkpoints():
+def test_branches_contain_sections_and_checkpoints():
     @qd.kernel(graph=True, checkpoints=True)
     def run(x: A, y: A, flag: C, stop: C):
         if qd.graph.cond(flag):
@@ -164,7 +164,7 @@ def test_branches_hold_sections_and_checkpoints():
     assert (x[7], y[7]) == (2101, 22)
 
 
-def test_captured_graphs_choose_at_each_launch():
+def test_captured_graphs_evaluate_branches_at_each_launch():
     x, flag = zeros(), scalar(0)
     with qd.graph.capture() as graph:
         choose(x, flag)
@@ -208,7 +208,7 @@ def test_a_failed_assertion_ends_a_branch(program):
     assert x[0] == 17
 
 
-def test_what_is_known_while_compiling_is_chosen_then():
+def test_compile_time_conditions_are_resolved_at_compile_time():
     @qd.kernel(graph=True)
     def run(x: A, on: qd.template()):
         if qd.graph.cond(on):
@@ -224,7 +224,7 @@ def test_what_is_known_while_compiling_is_chosen_then():
     assert x.to_numpy().tolist() == [11] * 100
 
 
-def test_draws_follow_rounds_not_branches():
+def test_random_numbers_depend_on_iterations_not_branches():
     @qd.kernel(graph=True)
     def run(x: qd.types.ndarray(qd.f32, ndim=1), n: C):
         while qd.graph.do_while(n):
@@ -265,7 +265,7 @@ def test_gradients_run_through_the_branch_that_was_taken():
 
 
 @pytest.mark.parametrize("program", ["in order"], indirect=True)
-def test_what_cannot_be_a_choice_is_refused(program):
+def test_invalid_conditions_are_refused(program):
     def refused(text, *args):
         with pytest.raises(qd.QuadrantsSyntaxError, match=text):
             args[0](*args[1:])

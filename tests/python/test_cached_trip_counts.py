@@ -1,5 +1,4 @@
-"""Lengths of loops that come from memory are counted again when, and only when, that memory may have been written to
-since."""
+"""Trip counts that come from memory are recomputed if and only if that memory may have been written to since."""
 
 import numpy as np
 import pytest
@@ -60,7 +59,7 @@ class Carried:
         np.testing.assert_allclose(self.x.grad.to_numpy(), expected, rtol=1e-12)
 
     def launched(self, what):
-        """How many times a kernel was launched that is made of this one."""
+        """The number of launches of kernels derived from this one."""
         qd.sync()
         return qd.profiler.query_kernel_profiler_info(f"{self.kernel.__name__}_{what}").counter
 
@@ -134,7 +133,7 @@ WRITES = [by_kernel, by_element, by_numpy, by_fill, by_copy, by_stream, by_impor
 
 @pytest.mark.parametrize("kind", ["field", "ndarray"])
 @pytest.mark.parametrize("write", WRITES)
-def test_counted_again_once_written(kind, write):
+def test_trip_counts_are_recomputed_after_a_write(kind, write):
     n = qd.field(qd.i32, shape=N) if kind == "field" else qd.ndarray(qd.i32, shape=N)
     carried = Carried(n)
     for _ in range(3):
@@ -146,7 +145,7 @@ def test_counted_again_once_written(kind, write):
     assert carried.counts() == 2
 
 
-def test_written_through_another_array_of_the_same_memory():
+def test_writes_through_another_array_of_the_same_memory_are_seen():
     n = qd.ndarray(qd.i32, shape=N)
     carried = Carried(n)
     carried.check(LENGTHS)
@@ -156,7 +155,7 @@ def test_written_through_another_array_of_the_same_memory():
     assert carried.counts() == 2
 
 
-def test_written_through_a_field_of_the_same_tree():
+def test_writes_through_a_field_of_the_same_tree_are_seen():
     n, other = qd.field(qd.i32), qd.field(qd.i32)
     qd.root.dense(qd.i, N).place(n, other)
     carried = Carried(n)
@@ -168,7 +167,7 @@ def test_written_through_a_field_of_the_same_tree():
     assert carried.counts() == 2, "nobody knows which of a tree's fields was written to"
 
 
-def test_arrays_with_other_memory_are_others():
+def test_arrays_with_other_memory_are_distinguished():
     n = qd.ndarray(qd.i32, shape=N)
     carried = Carried(n)
     for k in range(4):
@@ -181,7 +180,7 @@ def test_arrays_with_other_memory_are_others():
     assert carried.counts() == 5
 
 
-def test_memory_of_others_is_counted_each_time():
+def test_trip_counts_in_foreign_memory_are_recomputed_each_time():
     carried = Carried(qd.ndarray(qd.i32, shape=N))
     n = LENGTHS.copy()
     for k in range(3):
@@ -190,7 +189,7 @@ def test_memory_of_others_is_counted_each_time():
     assert carried.counts() == 3
 
 
-def test_a_stream_that_lives_may_write_later():
+def test_a_live_stream_may_write_later():
     n = qd.field(qd.i32, shape=N)
     carried = Carried(n)
     with qd.create_stream() as stream:
@@ -200,7 +199,7 @@ def test_a_stream_that_lives_may_write_later():
             for _ in range(2):
                 carried.check([k] * N)
         assert carried.counts() == 4
-        # Reading holds nobody up.
+        # Reading delays no one.
         other = qd.field(qd.i32, shape=N)
         other.copy_from(n, qd_stream=stream)
         stream.synchronize()
@@ -215,7 +214,7 @@ def address_of(n: qd.template()) -> qd.u64:
 
 
 @pytest.mark.parametrize("tell", [lambda n: n._elements().buffer.ptr, address_of], ids=["attribute", "kernel"])
-def test_an_address_that_was_given_away_is_written_to_unseen(tell):
+def test_exported_memory_may_change_unseen(tell):
     n = qd.field(qd.i32, shape=N)
     carried = Carried(n)
     carried.check(LENGTHS)
@@ -227,7 +226,7 @@ def test_an_address_that_was_given_away_is_written_to_unseen(tell):
         assert carried.counts() == 1 + k
 
 
-def test_code_that_an_earlier_process_kept_is_no_other(tmp_path):
+def test_cached_code_of_an_earlier_process_behaves_the_same(tmp_path):
     recalled = []
     for _ in range(2):
         options = {"offline_cache": True, "offline_cache_file_path": str(tmp_path)}
@@ -247,7 +246,7 @@ def test_code_that_an_earlier_process_kept_is_no_other(tmp_path):
 
 @pytest.mark.on_cpu
 @pytest.mark.parametrize("view", ["view", "element"])
-def test_memory_that_the_host_addresses_is_counted_each_time(view):
+def test_trip_counts_in_host_addressable_memory_are_recomputed_each_time(view):
     qd.init(arch=qd.cpu, default_fp=qd.f64, cpu_streams=True, kernel_profiler=True)
     n = qd.ndarray(qd.i32, shape=N)
     carried = Carried(n)
@@ -264,7 +263,7 @@ def test_memory_that_the_host_addresses_is_counted_each_time(view):
 # Tapes
 
 
-def test_a_tape_records_trip_counts_once_where_their_lengths_stay():
+def test_a_tape_records_unchanged_trip_counts_once():
     n = qd.field(qd.i32, shape=N)
     carried = Carried(n)
     for _ in range(2):
@@ -283,7 +282,7 @@ def test_a_tape_records_trip_counts_once_where_their_lengths_stay():
     assert carried.launched("trips") == 3
 
 
-def test_a_tape_records_launches_with_other_numbers_each():
+def test_a_tape_records_launches_with_other_arguments_separately():
     x = qd.field(qd.f64, shape=N, needs_grad=True)
     loss = qd.field(qd.f64, shape=(), needs_grad=True)
     n = qd.field(qd.i32, shape=N)

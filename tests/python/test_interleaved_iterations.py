@@ -1,7 +1,5 @@
-"""Iterations of a parallel loop that run the same inner loop: on CPUs several run at once, and each step of that loop
-is done for all of them. None must be able to tell, however many remain when they are counted off in groups of 4
-to
-32."""
+"""Unroll-and-jam: on CPUs, several iterations of a parallel loop run the same inner loop interleaved. Results must not
+depend on this, for any remainder of groups of 4 to 32."""
 
 import numpy as np
 import pytest
@@ -70,7 +68,7 @@ def test_all_pairs(ty):
 
 @pytest.mark.parametrize("ty", [qd.i32, qd.f32], ids=str)
 def test_a_product_of_matrices(ty):
-    """What iterations read is adjacent. Rows are shorter than groups, and longer; groups end where rows do."""
+    """Iterations read adjacent elements. Rows are shorter and longer than groups; groups end at the ends of rows."""
     Numbers = qd.types.ndarray(dtype=ty, ndim=2)
 
     @qd.kernel
@@ -107,7 +105,7 @@ def test_rows_of_known_length(n):
     assert np.array_equal(c.to_numpy(), numbers(3, M) @ numbers(M, n, seed=4))
 
 
-def test_images_end_at_their_borders():
+def test_image_borders():
     @qd.kernel
     def blur(image: I2, weights: I1, out: I2):
         for i, j in out:
@@ -152,7 +150,7 @@ def test_sums_scattered_over_elements_that_iterations_share():
             assert np.array_equal(found.to_numpy(), expected)
 
 
-def test_threads_that_each_have_part_of_a_loop():
+def test_loops_split_over_threads():
     """Their parts begin and end anywhere in a group."""
     qd.init(arch=qd.cpu, cpu_max_num_threads=2)
 
@@ -182,7 +180,7 @@ def test_threads_that_each_have_part_of_a_loop():
         assert np.array_equal(by_both.to_numpy(), both)
 
 
-def test_each_iteration_has_locals_of_its_own():
+def test_each_iteration_has_its_own_locals():
     """Numbers that go from step to step, a vector, a matrix, and an array whose elements are chosen as the loop
     runs."""
 
@@ -258,7 +256,7 @@ def test_locals_that_only_some_iterations_set():
             assert total.to_numpy()[i] == power
 
 
-def test_what_stands_before_the_loop_is_one_for_all():
+def test_values_computed_before_the_parallel_loop_are_shared():
     @qd.kernel
     def add(x: I1, out: I1, n: qd.i32):
         first, scale = n // 3, qd.Vector([n, 2, 5])
@@ -280,7 +278,8 @@ def test_what_stands_before_the_loop_is_one_for_all():
 
 
 def test_several_loops_in_a_row():
-    """Some run together, one is shorter for some; what is between them uses what the one before has found."""
+    """Some are interleaved, and one is shorter for some iterations. The code between them uses results of the previous
+    loop."""
 
     @qd.kernel
     def run(x: I1, out: I2):
@@ -442,8 +441,8 @@ def test_iterations_that_end_early():
             assert out.to_numpy()[i] == (0 if i % 5 == 2 else (x[:upto] * i + 1).sum())
 
 
-def test_own_elements_change_while_the_loop_runs():
-    """An iteration reads what it has written before, and no one else does."""
+def test_elements_of_an_iteration_change_during_the_loop():
+    """Each iteration reads elements that it has written itself, and that no other iteration reads."""
 
     @qd.kernel
     def step(w: I1, x: I1, across: I2):
@@ -467,7 +466,7 @@ def test_own_elements_change_while_the_loop_runs():
 
 
 def test_structs_and_small_numbers():
-    """Members of structs side by side with sums of bytes, which wrap around."""
+    """Members of structs, and sums of bytes, which wrap around."""
     n = 45
     bodies = qd.Struct.field({"mass": qd.i32, "at": qd.types.vector(2, qd.i64)}, shape=n)
     counts = qd.field(qd.u8, shape=M)
@@ -526,12 +525,12 @@ def test_extremes_and_sums_of_all():
         assert np.array_equal(least.to_numpy(), (products + i).min(0))
 
 
-# Iterations that use each other's elements are in order where LLVM makes no vectors of the parallel loop: that has
-# inner loops whose length is not known.
+# Dependent iterations run in order because LLVM does not vectorize the parallel loop, whose inner loops have unknown
+# lengths.
 
 
 @pytest.mark.on_cpu
-def test_one_thread_runs_iterations_that_use_each_others_elements_in_order():
+def test_one_thread_runs_dependent_iterations_in_order():
     @qd.kernel
     def prefix_sums(w: I1, x: I1):
         for i in range(1, x.shape[0]):
@@ -574,7 +573,7 @@ def test_one_thread_runs_iterations_that_use_each_others_elements_in_order():
 
 
 @pytest.mark.on_cpu
-def test_on_one_thread_the_last_iteration_wins_and_slots_are_given_in_order():
+def test_one_thread_keeps_the_order_of_stores_and_slots():
     used, free = qd.field(qd.i32, shape=()), qd.field(qd.i32, shape=5)
 
     @qd.kernel
@@ -614,7 +613,7 @@ def test_on_one_thread_the_last_iteration_wins_and_slots_are_given_in_order():
 
 
 @pytest.mark.on_cpu
-def test_sums_that_others_read_are_added_in_order():
+def test_sums_that_other_iterations_read_are_added_in_order():
     """Through the same name, another name for the same array, and a view of one component."""
     pairs = qd.Vector.field(2, qd.i32, shape=M)
     seconds = pairs.get_scalar_field(1)
@@ -644,7 +643,7 @@ def test_sums_that_others_read_are_added_in_order():
 
 
 @pytest.mark.on_cpu
-def test_one_array_under_two_names_is_written_and_read_in_order():
+def test_one_array_with_two_names_is_written_and_read_in_order():
     @qd.kernel
     def step(x: I1, y: I1):
         for i in x:
@@ -667,7 +666,7 @@ def test_one_array_under_two_names_is_written_and_read_in_order():
 
 
 def test_an_index_that_is_computed_in_many_steps():
-    """Each step uses the one before several times: what looks for a way back to the index must not take every path."""
+    """Each step uses the previous one several times: an analysis that traces the index must not follow every path."""
 
     @qd.func
     def step(a):

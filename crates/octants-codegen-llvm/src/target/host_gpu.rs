@@ -1,12 +1,12 @@
-//! The twin of a GPU, for tests: code in the form that GPUs take, compiled for the host CPU. It is entered by a grid
-//! of blocks, whose threads meet at barriers and exchange values within warps. The test's runner emulates the GPU: one
-//! call of an entry point is one thread.
+//! A GPU target for tests: GPU-style code, compiled for the host CPU. A grid of blocks runs it; the threads of a block
+//! synchronize at barriers and exchange values within warps. The test's runner emulates the GPU: one call of an entry
+//! point is one thread.
 //!
 //! Code is a shared object. Each entry point has the symbols `<symbol>.bytes`, the size of the parameter, and
 //! `<symbol>.threads`, the maximum number of threads of a block, both 64 bits wide. Operations that a GPU does in
-//! hardware are calls through a table of functions, which the runner stores in the variable `octants_twin`: the
+//! hardware are calls through a table of functions, which the runner stores in the variable `octants_host_gpu`: the
 //! thread's registers, the block barrier, and the exchange and vote within a warp. Block memory is a variable of the
-//! shared object. If the symbol `octants_twin_block` is present, only one block may run at a time.
+//! shared object. If the symbol `octants_host_gpu_block` is present, only one block may run at a time.
 
 use std::cell::Cell;
 
@@ -24,7 +24,7 @@ use super::{AtomicStyle, CodeForm, Target};
 use crate::emit::{Emitter, IntCmp, T, V, c_string, llvm};
 use crate::{CodegenError, CodegenOptions};
 
-/// Kinds of twins, and the binary logarithm of the threads in their warps.
+/// Processor names of this target, and the binary logarithm of the warp size of each.
 const KINDS: &[(&str, u32)] = &[("wave64", 6), ("wave32", 5)];
 
 /// Offsets in the table of functions.
@@ -36,13 +36,13 @@ const BALLOT: i64 = 32;
 /// How the names of a block's memories begin.
 const BLOCK_MEMORY: &[u8] = b"octants_block_";
 
-struct Twin {
+struct HostGpu {
     warp_bits: u32,
     /// Points where the threads of a warp vote.
     places: Cell<i64>,
 }
 
-/// Binary logarithm of the threads in a warp of a kind of twin.
+/// Binary logarithm of the warp size of a processor of this target.
 pub(super) fn subgroup_bits(kind: &str) -> Option<u32> {
     KINDS.iter().find(|(name, _)| *name == kind).map(|(_, bits)| *bits)
 }
@@ -50,7 +50,7 @@ pub(super) fn subgroup_bits(kind: &str) -> Option<u32> {
 /// The target and LLVM's machine for it.
 pub(super) fn open(kind: &str, options: &CodegenOptions) -> Result<(Box<dyn Target>, TargetMachine), CodegenError> {
     let Some(warp_bits) = subgroup_bits(kind) else {
-        return Err(CodegenError::new(format!("there is no twin `{kind}` of a GPU")));
+        return Err(CodegenError::new(format!("the host GPU target has no processor `{kind}`")));
     };
     let host = &host_machine()?.processor;
     let triple = TargetTriple::create(&host.triple);
@@ -60,13 +60,13 @@ pub(super) fn open(kind: &str, options: &CodegenOptions) -> Result<(Box<dyn Targ
     });
     let machine =
         machine.ok_or_else(|| CodegenError::new(format!("LLVM has no code generator for {}", host.triple)))?;
-    Ok((Box::new(Gpu::new(Box::new(Twin { warp_bits, places: Cell::new(0) }), options.fast_math)), machine))
+    Ok((Box::new(Gpu::new(Box::new(HostGpu { warp_bits, places: Cell::new(0) }), options.fast_math)), machine))
 }
 
-impl Twin {
+impl HostGpu {
     /// Calls a function of the table.
     fn ask(&self, e: &Emitter, offset: i64, result: T, args: &[V]) -> V {
-        let name = c_string("octants_twin");
+        let name = c_string("octants_host_gpu");
         let table = llvm!({
             let known = LLVMGetNamedGlobal(e.module, name.as_ptr());
             if known.is_null() {
@@ -96,7 +96,7 @@ impl Twin {
     }
 }
 
-impl Vendor for Twin {
+impl Vendor for HostGpu {
     fn atomic_style(&self) -> AtomicStyle {
         AtomicStyle { scope: "", scope_with_host: "", promises: &[] }
     }
@@ -177,7 +177,7 @@ impl Vendor for Twin {
     fn link(&self, module: &Module<'_>) -> Result<(), CodegenError> {
         if module.get_globals().any(|global| global.get_name().to_bytes().starts_with(BLOCK_MEMORY)) {
             let ty = module.get_context().i64_type();
-            let mark = module.add_global(ty, None, "octants_twin_block");
+            let mark = module.add_global(ty, None, "octants_host_gpu_block");
             mark.set_initializer(&ty.const_zero());
             // Other modules of the same code may have it too.
             mark.set_linkage(Linkage::WeakAny);

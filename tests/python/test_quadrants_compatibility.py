@@ -1,4 +1,5 @@
-"""What a program written for Quadrants meets first: options at run time, its variables, code dumps, child processes."""
+"""Start-up of programs written for Quadrants: options at run time, environment variables, code dumps, child
+processes."""
 
 import os
 import subprocess
@@ -94,7 +95,7 @@ def test_the_default_integer_type_may_become_unsigned():
         qd.init(arch=qd.cpu, default_ip=qd.u32)
 
 
-def test_a_required_version_is_that_of_quadrants():
+def test_a_required_version_refers_to_quadrants():
     qd.init(arch=qd.cpu, require_version="1.3.0")
     for version in ("1.99.0", "2.0.0", "0.9.0"):
         with pytest.raises(Exception, match="version mismatch"):
@@ -123,7 +124,7 @@ def test_kernels_that_are_not_declared_pure_are_named(capsys):
 
 
 @pytest.mark.on_cpu
-def test_code_goes_to_files_that_options_ask_for(tmp_path, monkeypatch):
+def test_options_write_code_to_files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     qd.init(
         arch=qd.cpu,
@@ -156,7 +157,7 @@ def test_code_goes_to_files_that_options_ask_for(tmp_path, monkeypatch):
     assert stages == [".ll", ".ll", ".oir", ".schedule"]
 
 
-def test_quadrants_variables_that_cannot_be_followed_are_told_of():
+def test_unsupported_quadrants_variables_are_reported():
     code = """
         import octants as qd
         qd.init(arch=qd.cpu)
@@ -215,7 +216,7 @@ def test_installed_programs_find_octants_in_child_processes_too(tmp_path):
     assert run(code, env, python=python).returncode
 
 
-def test_what_the_running_program_tells_of_itself():
+def test_queries_about_the_running_program():
     from octants.lang import impl
     from octants.lang._fast_caching import FIELD_METADATA_CACHE_VALUE
 

@@ -1,5 +1,4 @@
-"""Code for another processor than this machine's computes what this machine's does: in an emulator, where there is
-one."""
+"""Code for a processor other than this machine's computes the same results, in an emulator if one is installed."""
 
 import shutil
 import subprocess
@@ -12,7 +11,7 @@ import octants as qd
 N = 1003
 BINS = 16
 
-# What the launcher does on a machine: it passes slots, and runs the iterations of each task in two parts.
+# Emulates the launcher: passes slots, and runs the iterations of each task in two parts.
 DRIVER = """
 typedef unsigned long u64;
 typedef long i64;
@@ -59,7 +58,7 @@ def find(*names):
 
 
 @pytest.mark.parametrize("target", ["aarch64", "neoverse-n1", "neoverse-v1", "apple-m1"])
-def test_arms_code_computes_the_same(tmp_path, target):
+def test_arm_code_computes_the_same(tmp_path, target):
     emulator, clang, linker = find("qemu-aarch64-static", "qemu-aarch64"), find("clang"), find("ld.lld")
     qd.init(arch=qd.cpu, fast_math=False)
     f32s, i64s = qd.types.ndarray(dtype=qd.f32, ndim=1), qd.types.ndarray(dtype=qd.i64, ndim=1)

@@ -1,4 +1,4 @@
-"""What LLVM's faults would make of kernels: code that reads masks nobody wrote, and code that is none."""
+"""Workarounds for bugs of LLVM and NVIDIA's assembler: unwritten masks, crashes, and miscompiled instructions."""
 
 import itertools
 import os
@@ -109,7 +109,7 @@ def test_masks_are_written_before_they_are_read(level):
 
 
 @pytest.mark.parametrize("fast_math", [True, False])
-def test_minima_and_maxima_of_several_types_share_a_loop(fast_math):
+def test_minima_and_maxima_of_several_types_in_one_loop(fast_math):
     qd.init(arch=qd.cpu, fast_math=fast_math)
     pairs = list(itertools.permutations([qd.f16, qd.f32, qd.f64, qd.i32], 2))
     values = qd.field(qd.f32, shape=100)
@@ -139,7 +139,7 @@ def test_minima_and_maxima_of_several_types_share_a_loop(fast_math):
     assert sums.to_numpy().tolist() == [99, 100]
 
 
-def test_what_is_not_a_number_gives_way_in_vectors():
+def test_minima_and_maxima_ignore_nan_in_vectors():
     values, low, high = qd.field(qd.f32, shape=1000), qd.field(qd.f64, shape=()), qd.field(qd.f32, shape=())
 
     @qd.kernel
@@ -180,8 +180,7 @@ assert (x == 0).all()
 
 
 def test_chains_of_values_that_no_iteration_changes_compile(tmp_path):
-    # The loop vectorizer asked of each value whether it is the same in all lanes, which took twice as long with each
-    # link.
+    # The loop vectorizer tests whether each value is uniform, whose time doubled with each link of the chain.
     script = tmp_path / "chain.py"
     script.write_text(CHAIN)
     env = os.environ | {"PYTHONPATH": str(Path(qd.__file__).parents[1])}
@@ -205,7 +204,7 @@ def test_atomics_on_narrow_types_do_not_mask_pointers(dtype):
     assert not re.search(r"and\.b64\s+%rd\d+, %rd\d+, -4;", text)
 
 
-def test_negations_of_nvidia_gpus_are_complements_and_one():
+def test_negations_on_nvidia_gpus_are_complement_plus_one():
     """NVIDIA's assembler takes a signed negation for one that does not overflow, and loses it in three-way maxima."""
 
     @qd.kernel
@@ -218,7 +217,7 @@ def test_negations_of_nvidia_gpus_are_complements_and_one():
     assert text.count("lop3.b32") >= 3
 
 
-def test_complements_of_nvidia_gpus_are_written_in_another_way():
+def test_complements_on_nvidia_gpus_are_written_as_xor():
     """NVIDIA's assembler drops the complement of a number that a branch has compared with a constant."""
 
     @qd.kernel
@@ -231,7 +230,7 @@ def test_complements_of_nvidia_gpus_are_written_in_another_way():
     assert re.search(r"sub\.u64\s+%rd\d+, -1,", text)
 
 
-def test_nvidia_gpus_add_halves_of_words_one_by_one():
+def test_packed_16_bit_additions_on_nvidia_gpus_are_scalarized():
     """NVIDIA's assembler adds 0 instead of a constant to a pair of 16-bit numbers if one of the two is used."""
     x, y, z = (qd.field(qd.i8, 32) for _ in range(3))
     out = qd.field(qd.u16, 32)

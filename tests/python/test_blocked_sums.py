@@ -1,4 +1,4 @@
-"""Sums of inner loops that run in blocks of a few iterations: on GPUs a warp adds the elements of a block at once."""
+"""Sums of inner loops that run in blocks of a few iterations: on GPUs, a warp adds the elements of a block together."""
 
 import numpy as np
 import pytest
@@ -51,7 +51,7 @@ def reached(n, most=MOST):
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_blocks_of_eight(kind, rows):
-    """The arrays end with the longest row, which is no multiple of eight, and are next to one another."""
+    """The arrays are adjacent and end with the longest row, whose length is not a multiple of eight."""
     n = lengths(kind, rows)
     length, w = filled(n, qd.i32), filled(numbers(rows))
     forwards, backwards, after = (qd.field(qd.f32, shape=MOST) for _ in range(3))
@@ -80,7 +80,7 @@ def test_blocks_of_eight(kind, rows):
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("block", [3, 8])
-def test_blocks_of_which_the_last_is_cut(block, kind, rows):
+def test_a_partial_last_block(block, kind, rows):
     n = lengths(kind, rows)
     length, w, total = filled(n, qd.i32), filled(numbers(rows)), qd.field(qd.f32, shape=rows)
     weight, sums = filled(numbers(MOST)), qd.field(qd.f32, shape=MOST)
@@ -114,7 +114,7 @@ def test_blocks_of_which_the_last_is_cut(block, kind, rows):
     running = numbers(rows).astype(np.float64)[:, None] + np.cumsum(numbers(MOST).astype(np.float64))
     by_column = np.zeros(MOST)
     for k in range(MOST):
-        # What the row has when the block is through that the element is in.
+        # The row's sum after the block that contains the element.
         last = np.minimum(np.maximum(n, 1) - 1, k // block * block + block - 1)
         by_column[k] = running[np.arange(rows), last][n > k].sum()
     in_all = np.where(n > 0, running[np.arange(rows), np.maximum(n, 1) - 1], numbers(rows))
@@ -167,7 +167,7 @@ def test_gradients(block, kind, rows):
 
 @pytest.mark.parametrize("block", [1, 2, 3, 5, 7])
 @pytest.mark.parametrize("ty", [qd.f32, qd.f64])
-def test_blocks_of_other_lengths_that_begin_elsewhere(ty, block):
+def test_blocks_of_other_lengths_and_starts(ty, block):
     rows = 150
     n = lengths("random", rows)
     length, w = filled(n, qd.i32), filled(numbers(rows))
@@ -241,7 +241,7 @@ def test_vectors_and_rows_of_a_table():
     assert np.allclose(total.to_numpy(), in_all, rtol=1e-5)
 
 
-def test_what_is_not_a_number_is_added():
+def test_nan_is_propagated_in_sums():
     rows = 64
     length = filled(lengths("random", rows), qd.i32)
     w = numbers(rows)

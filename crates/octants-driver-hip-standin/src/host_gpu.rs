@@ -1,5 +1,5 @@
-//! [`Twin`]: runs GPU-style code that is compiled to a shared object for the host's CPU. The code generator's file
-//! `twin.rs` describes its format.
+//! [`HostGpu`]: runs GPU-style code that is compiled to a shared object for the host's CPU. The code generator's file
+//! `host_gpu.rs` describes its format.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -13,9 +13,9 @@ use crate::processor::{Code, Crash, Entry, GPU, Grid, LaunchEnvironment, Process
 
 /// The host's CPU as a GPU.
 #[derive(Debug)]
-pub struct Twin;
+pub struct HostGpu;
 
-impl Processor for Twin {
+impl Processor for HostGpu {
     fn takes(&self, image: &[u8]) -> bool {
         machine_of(image).is_some_and(|machine| machine != GPU)
     }
@@ -37,12 +37,12 @@ impl Processor for Twin {
         let library = library.map_err(|e| format!("{e:?}"))?;
         // SAFETY: the variable has this type. Code without requirements has none.
         unsafe {
-            if let Ok(table) = library.get::<*mut *const Table>(c"octants_twin".to_bytes_with_nul()) {
+            if let Ok(table) = library.get::<*mut *const Table>(c"octants_host_gpu".to_bytes_with_nul()) {
                 **table = &TABLE;
             }
         }
         // SAFETY: the symbol is not accessed.
-        let has_memory = unsafe { library.get::<*const u8>(c"octants_twin_block".to_bytes_with_nul()).is_ok() };
+        let has_memory = unsafe { library.get::<*const u8>(c"octants_host_gpu_block".to_bytes_with_nul()).is_ok() };
         Ok(Box::new(SharedObject { library, block: has_memory.then(Mutex::default) }))
     }
 }
