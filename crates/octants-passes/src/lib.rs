@@ -29,6 +29,7 @@ pub mod hoist_invariants;
 pub mod inline_calls;
 pub mod make_updates_atomic;
 pub mod merge_aliased_buffers;
+mod name_call_sites;
 mod normalize_loop_direction;
 mod offload;
 mod pass_options;
