@@ -325,6 +325,7 @@ fn python_function<'py>(object: &Bound<'py, PyAny>) -> (Bound<'py, PyAny>, bool)
 fn source_file(py: Python<'_>, function: &Bound<'_, PyAny>, name: &str) -> PyResult<Arc<SourceFile>> {
     let code = function.getattr(pyo3::intern!(py, "__code__"))?;
     let path: String = code.getattr(pyo3::intern!(py, "co_filename"))?.extract()?;
+    let is_library = path.starts_with(&Package::get(py)?.folder);
     let first: u32 = code.getattr(pyo3::intern!(py, "co_firstlineno"))?.extract()?;
     let linecache = py.import("linecache")?;
     linecache.call_method1(pyo3::intern!(py, "checkcache"), (&path,))?;
@@ -341,7 +342,7 @@ fn source_file(py: Python<'_>, function: &Bound<'_, PyAny>, name: &str) -> PyRes
     if name == "<lambda>" {
         let find = Package::get(py)?.lambda_text.bind(py);
         if let Some((text, first_line)) = find.call1((&code, lines))?.extract::<Option<(String, u32)>>()? {
-            return Ok(Arc::new(SourceFile { path, text, first_line }));
+            return Ok(Arc::new(SourceFile { path, text, first_line, is_library }));
         }
     }
     // Scans only this function's lines: long files contain many functions.
@@ -352,7 +353,7 @@ fn source_file(py: Python<'_>, function: &Bound<'_, PyAny>, name: &str) -> PyRes
         let (length, ended) = definition_length(texts.iter().map(String::as_str));
         if ended || start + texts.len() >= lines.len() {
             let text = texts[..length].concat();
-            return Ok(Arc::new(SourceFile { path, text, first_line: first }));
+            return Ok(Arc::new(SourceFile { path, text, first_line: first, is_library }));
         }
         window *= 4;
     }

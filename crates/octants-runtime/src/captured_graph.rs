@@ -266,6 +266,11 @@ impl Plan {
         same_code
     }
 
+    /// A step uses memory that may no longer be used.
+    pub(crate) fn uses_retired(&self) -> bool {
+        self.steps.iter().any(|step| step.work.buffers().iter().any(|(buffer, _)| buffer.is_retired()))
+    }
+
     /// Keeps the memory of the layout for another library, whose graph a launch has become a part of: later launches
     /// have their own memory.
     pub(crate) fn leave_layout(&mut self) {

@@ -51,6 +51,8 @@ pub(crate) struct DeviceCore {
     pub(crate) races: Races,
     /// The device as users name it, if they do.
     pub(crate) label: OnceLock<String>,
+    /// Whether some buffer was retired, so that graphs check theirs.
+    pub(crate) has_retired: AtomicBool,
     /// Detects unordered launches, if enabled.
     pub(crate) watch: OnceLock<Arc<dyn OrderWatch>>,
     pub(crate) transfers: Transfers,
@@ -184,6 +186,8 @@ pub(crate) struct BufferCore {
     pub(crate) freed: AtomicBool,
     /// Other libraries may use the memory.
     pub(crate) shared: AtomicBool,
+    /// Set when the memory may no longer be used, although the program goes on.
+    pub(crate) retired: AtomicBool,
     pub(crate) uses: Mutex<Uses>,
 }
 
@@ -241,6 +245,7 @@ impl DeviceCore {
             profile: Profile::default(),
             races: Races::default(),
             label: OnceLock::new(),
+            has_retired: AtomicBool::new(false),
             watch: OnceLock::new(),
             abandoned: AtomicBool::new(false),
             buffers: Renewable::default(),

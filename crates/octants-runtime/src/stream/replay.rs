@@ -49,6 +49,10 @@ impl Stream {
             return Err(if gone { ErrorKind::ProgramGone { what } } else { ErrorKind::ForeignDevice { what } }.into());
         }
         let mut plan = graph.plan(caller);
+        if core.device.has_retired.load(Ordering::Acquire) && plan.uses_retired() {
+            let message = "this graph uses the memory of fields whose SNode tree was destroyed: capture it again";
+            return Err(ErrorKind::Misuse { message: message.into() }.into());
+        }
         if let Some(capture) = capture::current() {
             return capture.note_graph(core, (&plan.steps, &plan.awaited_handles, &plan.own));
         }
