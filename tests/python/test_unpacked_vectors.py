@@ -54,7 +54,13 @@ def test_fields_of_such_structs():
 
 
 def test_only_members_have_the_type():
-    for make in (lambda: Row(1, 2, 3, 4), lambda: Row.field(shape=2), lambda: Row.ndarray(shape=2)):
+    for make in (
+        lambda: Row(1, 2, 3, 4),
+        lambda: Row.field(shape=2),
+        lambda: Row.ndarray(shape=2),
+        lambda: qd.field(Row, 2),
+        lambda: qd.ndarray(Row, 2),
+    ):
         with pytest.raises(qd.OctantsSyntaxError, match="unpacked=True"):
             make()
 
