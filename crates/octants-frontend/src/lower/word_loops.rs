@@ -32,7 +32,7 @@ pub(super) struct WordElements {
 impl Lowerer<'_> {
     /// Makes a loop over elements one over words, if it qualifies. The ranges of a list of active cells are in place.
     pub(super) fn loop_over_words(&mut self, bounds: &mut LoopBox, body: &[Stmt]) -> Option<WordElements> {
-        if !body.iter().all(|s| is_assignment(s)) || body.len() > MOST_STATEMENTS {
+        if !body.iter().all(is_assignment) || body.len() > MOST_STATEMENTS {
             return None;
         }
         let (axis, count) = self.elements_of_word(bounds.elements?)?;
