@@ -1,5 +1,7 @@
 """A failed assertion or index check ends its own iteration, and prevents later tasks of the launch."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -170,4 +172,64 @@ def test_a_failed_check_in_a_function_names_the_line_of_the_kernel():
     line = solve.fn.__code__.co_firstlineno + 2
     with pytest.raises(AssertionError, match=rf"_linalg\.py:\d+, called at .*test_failed_checks\.py:{line}"):
         solve()
+    qd.reset()
+
+
+@qd.real_func
+def counted_down(n: qd.i32) -> qd.i32:
+    assert n < 4, f"{n} is too large"
+    if n <= 0:
+        return 0
+    return 1 + counted_down(n - 1)
+
+
+@qd.real_func
+def scaled(n: qd.i32) -> qd.i32:
+    if n < 0:
+        return 0
+    return n * 2_000_000_000
+
+
+def test_a_failed_check_in_a_function_of_its_own_names_the_line_of_the_kernel(capfd):
+    qd.init(arch=qd.cpu, debug=True)
+
+    x = qd.field(qd.i32, 4)
+
+    @qd.real_func
+    def element_or_zero(i: qd.i32) -> qd.i32:
+        if i < 0:
+            return 0
+        return x[i]
+
+    @qd.func
+    def difference(i):
+        return element_or_zero(i) - element_or_zero(i - 1)
+
+    @qd.kernel
+    def differences(i: qd.i32) -> qd.i32:
+        few = difference(1) + difference(2)
+        return few + difference(i)
+
+    @qd.kernel
+    def count(n: qd.i32) -> qd.i32:
+        few = counted_down(1)
+        return few + counted_down(n)
+
+    @qd.kernel
+    def scale(n: qd.i32) -> qd.i32:
+        few = scaled(1)
+        return few ^ scaled(n)
+
+    def line(kernel, below):
+        return rf"test_failed_checks\.py:{kernel.fn.__code__.co_firstlineno + below}"
+
+    with pytest.raises(AssertionError, match=rf"with bounds \[4\]\n  called at .*{line(differences, 3)}\n"):
+        differences(4)
+    with pytest.raises(AssertionError, match=rf"9 is too large\n  called at .*{line(count, 3)}\n"):
+        count(9)
+    capfd.readouterr()
+    scale(3)
+    qd.sync()
+    printed = capfd.readouterr().out
+    assert re.search(rf"overflow detected in .*:\d+:\n  return n .*\n  called at .*{line(scale, 3)}\n", printed)
     qd.reset()

@@ -5,6 +5,7 @@ import gc
 import itertools
 import subprocess
 import sys
+import threading
 import weakref
 
 import numpy as np
@@ -674,6 +675,125 @@ def test_kernels_of_a_destroyed_tree_are_refused():
             call()
     fill(other)
     assert other.to_numpy().sum() == 3
+
+
+def builder_tree(**types):
+    builder = qd.FieldsBuilder()
+    fields = [qd.field(dtype, name=name) for name, dtype in types.items()]
+    for field in fields:
+        builder.dense(qd.i, 8).place(field)
+    return builder, builder.finalize(), fields
+
+
+@qd.kernel
+def fill_with_twos(field: qd.template()):
+    for i in field:
+        field[i] = 2
+
+
+@pytest.mark.parametrize("options", [{}, {"cpu_streams": True}], ids=str)
+def test_each_use_of_a_destroyed_tree_is_refused(options):
+    qd.init(arch=qd.cpu, **options)
+    builder, tree, (x,) = builder_tree(x=qd.f32)
+    other = qd.field(qd.f32, 8)
+    stream = qd.create_stream()
+    fill_with_twos(x, qd_stream=stream)
+    x.fill(3.0)
+    assert x[1] == 3.0
+    with qd.graph.capture() as graph:
+        fill_with_twos(x)
+        fill_with_twos(other)
+    view = x.to_numpy(copy=False)
+    tree.destroy()
+
+    def capture():
+        with qd.graph.capture():
+            fill_with_twos(x)
+
+    def record():
+        with qd.ad.Tape(loss=qd.field(qd.f32, (), needs_grad=True)):
+            fill_with_twos(x)
+
+    uses = {
+        "kernel": lambda: fill_with_twos(x),
+        "stream": lambda: fill_with_twos(x, qd_stream=stream),
+        "read": lambda: x[0],
+        "write": lambda: x.__setitem__(0, 1.0),
+        "export": x.to_numpy,
+        "view": lambda: x.to_numpy(copy=False),
+        "dlpack": x.to_dlpack,
+        "import": lambda: x.from_numpy(np.zeros(8, np.float32)),
+        "fill": lambda: x.fill(1.0),
+        "queued fill": lambda: x.fill(1.0, qd_stream=stream),
+        "copy to": lambda: x.copy_from(other),
+        "copy from": lambda: other.copy_from(x),
+        "deactivate": builder.deactivate_all,
+        "level": lambda: builder.dense(qd.i, 3),
+        "finalize": builder.finalize,
+        "capture": capture,
+        "tape": record,
+    }
+    where = r"destroyed: that of the FieldsBuilder .*test_fields\.py:\d+ \(with `x`\)"
+    for call in uses.values():
+        with pytest.raises(RuntimeError, match=where):
+            call()
+    with pytest.raises(RuntimeError, match="this graph uses the memory of fields whose SNode tree was destroyed"):
+        graph.launch()
+    assert str(x) == "<a field of a destroyed SNode tree>"
+    # A view keeps the memory that it shows.
+    assert view.tolist() == [3.0] * 8
+    assert other.to_numpy().tolist() == [0.0] * 8
+    stream.destroy()
+
+
+def test_the_memory_of_a_destroyed_tree_is_freed_while_its_kernels_and_fields_are_alive():
+    qd.init(arch=qd.cpu)
+    megabytes = 1 << 20
+
+    def resident():
+        with open("/proc/self/statm") as statm:
+            return int(statm.read().split()[1]) * 4096 // megabytes
+
+    kept = []
+    before = resident()
+    for _ in range(8):
+        builder = qd.FieldsBuilder()
+        x = qd.field(qd.u8)
+        builder.dense(qd.i, 40 * megabytes).place(x)
+        tree = builder.finalize()
+        fill_with_twos(x)
+        assert x[0] == 2
+        assert resident() - before > 30
+        tree.destroy()
+        kept.append((x, tree))
+    assert resident() - before < 30
+
+
+@pytest.mark.parametrize("options", [{}, {"cpu_streams": True}], ids=str)
+def test_a_tree_is_destroyed_while_other_threads_launch(options):
+    qd.init(arch=qd.cpu, **options)
+    for _ in range(4):
+        _, tree, (x,) = builder_tree(x=qd.f32)
+        started, messages = threading.Event(), []
+
+        def launch_until_refused(x=x, started=started, messages=messages):
+            try:
+                while True:
+                    fill_with_twos(x)
+                    started.set()
+            except RuntimeError as error:
+                messages.append(str(error))
+
+        threads = [threading.Thread(target=launch_until_refused) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        started.wait()
+        tree.destroy()
+        for thread in threads:
+            thread.join()
+        assert len(messages) == 3
+        assert all("destroyed" in message for message in messages)
+    qd.sync()
 
 
 def test_components_are_indexed_separately():

@@ -984,3 +984,64 @@ def test_structs_have_the_members_of_their_type():
     ):
         with pytest.raises(qd.OctantsTypeError, match=message):
             call()
+
+
+@qd.func
+def inverse_of(m):
+    return m.inverse()
+
+
+def test_mistakes_found_in_the_package_show_the_users_lines():
+    x = qd.field(qd.f32, 64, needs_grad=True)
+
+    @qd.kernel
+    def invert():
+        print(inverse_of(qd.Matrix([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])))
+
+    @qd.kernel
+    def mixed():
+        print(qd.math.mix(qd.Vector([1.0, 2.0]), qd.Vector([1.0, 2.0, 3.0]), 0.5))
+
+    @qd.func
+    def largest(value):
+        return qd.atomic_max(x[0], value)
+
+    @qd.kernel
+    def differentiated():
+        for i in x:
+            x[i] = largest(x[i])
+
+    def message_of(call):
+        with pytest.raises(qd.OctantsCompilationError) as raised:
+            call()
+        return str(raised.value).strip().split("\n")
+
+    lines = message_of(invert)
+    files = [line for line in lines if line.startswith("File")]
+    assert len(files) == 2
+    assert all("test_language_misuse.py" in line for line in files)
+    assert files[0].endswith("in invert:")
+    assert files[1].endswith("in inverse_of:")
+    assert lines[-3].startswith("Static assertion failed: expected a square matrix")
+    assert lines[-2].startswith("  note: reported by `_check_square`, at ")
+    assert lines[-1].startswith("    static_assert(")
+    lines = message_of(mixed)
+    assert [line.split(", in ")[1] for line in lines if line.startswith("File")] == ["mixed:"]
+    assert "  note: reported by `mix`, at " in lines[-2]
+    # Found after lowering, in code that is inlined by then.
+    lines = message_of(differentiated.grad)
+    first = differentiated.fn.__code__.co_firstlineno
+    assert f"line {first + 3}:" in lines[0]
+    assert "largest(x[i])" in lines[1]
+    assert "return qd.atomic_max" in lines[4]
+
+
+def test_syntax_errors_of_code_that_runs_at_compile_time_are_syntax_errors():
+    lanes = qd.types.vector(4, qd.f32, unpacked=True)
+
+    @qd.kernel
+    def instantiate() -> qd.f32:
+        x = lanes(1.0)
+        return x[0]
+
+    refused(instantiate, error=qd.OctantsSyntaxError, match="cannot instantiate a vector declared with unpacked=True")

@@ -325,3 +325,30 @@ def test_debug_mode_always_checks_bounds():
     assert not qd.cfg.check_out_of_bound
     qd.cfg.debug = True
     assert qd.cfg.check_out_of_bound
+
+
+def test_unknown_architectures_are_refused_by_name():
+    for arch in ("opengl", ""):
+        with pytest.raises(ValueError, match=f"`{arch}` is not one of cpu, x64, arm64, gpu, cuda"):
+            qd.init(arch=arch)
+    for arch in ([qd.cuda, "opengl"], []):
+        with pytest.raises(ValueError, match="a list of architectures must name some of .*cuda"):
+            qd.init(arch=arch)
+    with pytest.raises(TypeError, match="got 5"):
+        qd.init(arch=[5])
+    qd.init(arch=qd.cpu)
+    with pytest.raises(ValueError, match="`opengl` is not one of"):
+        qd.cfg.arch = "opengl"
+    assert not qd.lang.misc.is_arch_supported("opengl")
+    code = "import octants as qd; qd.init()"
+    for variable in ("OCTANTS_ARCH", "QD_ARCH"):
+        env = {**os.environ, variable: "opengl"}
+        found = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+        assert f"option `{variable}`: `opengl` is not one of cpu" in found.stderr
+        assert "KeyError" not in found.stderr
+
+
+def test_of_a_list_of_architectures_the_first_available_one_is_used():
+    for arches, expected in (([qd.cpu, qd.cuda], qd.cpu), ([qd.metal, qd.cpu], qd.cpu), ([qd.cpu], qd.cpu)):
+        qd.init(arch=arches, log_level="error")
+        assert qd.cfg.arch == expected

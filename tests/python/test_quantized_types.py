@@ -463,3 +463,106 @@ def test_bounds_errors_name_the_field() -> None:
     for kernel, i, name in ((of_array, 32, "x"), (of_words, 8, "z, y")):
         with pytest.raises(qd.OctantsAssertionError, match=f"`{name}` at"):
             kernel(i)
+
+
+def one_bit_fields(count: int, shape: tuple[int, ...], bits: int = 1, sparse: bool = False) -> list[Any]:
+    """Fields of small numbers, whose words are of 32 bits of elements along the last axis."""
+    fields = [qd.field(Q.int(bits, False)) for _ in range(count)]
+    axes = (qd.i, qd.ij)[len(shape) - 1]
+    in_word = 32 // bits
+    for field in fields:
+        top = qd.root.pointer(axes, (2,) * len(shape)) if sparse else qd.root
+        extents = [n // 2 if sparse else n for n in shape]
+        extents[-1] //= in_word
+        top.dense(axes, tuple(extents)).quant_array((qd.i, qd.j)[len(shape) - 1], in_word, max_num_bits=32).place(field)
+    return fields
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("bits", [1, 4])
+def test_a_loop_over_whole_words_computes_the_same(bits: int, sparse: bool) -> None:
+    shape = (16, 128)
+    x, y, z = one_bit_fields(3, shape, bits, sparse)
+    values = np.random.default_rng(5).integers(0, 1 << bits, shape, dtype=np.int32)
+
+    @qd.kernel
+    def store(field: qd.template(), array: qd.types.ndarray(dtype=qd.i32, ndim=2)):
+        for i, j in array:
+            field[i, j] = array[i, j]
+
+    store(x, values)
+
+    @qd.kernel
+    def by_word(below: qd.template(), right: qd.template()):
+        qd.loop_config(bit_vectorize=True)
+        for i, j in x:
+            y[i, j] = x[i + below, j + right]
+            sum = qd.cast(x[i, j], qd.i32) + 1
+            sum += 2 * x[i + below, j + right]
+            z[i, j] = qd.min(sum, 3) ^ qd.select(i < j, 1, 0)
+
+    @qd.kernel
+    def in_place():
+        qd.loop_config(bit_vectorize=True)
+        for I in qd.grouped(x):
+            x[I] = x[I] ^ 1
+            x[I] += y[I] & 1
+
+    for below, right in ((0, 0), (0, 1), (1, -1), (-1, 3), (0, 32)):
+        by_word(below, right)
+        inner = (slice(1, -1), slice(32, -32))
+        moved = np.roll(values, (-below, -right), (0, 1))
+        np.testing.assert_array_equal(y.to_numpy()[inner], moved[inner])
+        i, j = np.indices(shape)
+        expected = (np.minimum(values + 1 + 2 * moved, 3) ^ (i < j)) & ((1 << bits) - 1)
+        np.testing.assert_array_equal(z.to_numpy()[inner], expected[inner])
+    store(y, values)
+    in_place()
+    expected = ((values ^ 1) + (values & 1)) & ((1 << bits) - 1)
+    np.testing.assert_array_equal(x.to_numpy(), expected)
+
+
+def test_a_loop_over_whole_words_stores_each_word_once() -> None:
+    (x, y) = one_bit_fields(2, (4096,))
+
+    @qd.kernel
+    def copy():
+        qd.loop_config(bit_vectorize=True)
+        for i in x:
+            y[i] = x[i]
+
+    @qd.kernel
+    def copy_one_by_one():
+        for i in x:
+            y[i] = x[i]
+
+    @qd.kernel
+    def branches():
+        qd.loop_config(bit_vectorize=True)
+        for i in x:
+            if x[i] == 1:
+                y[i] = 0
+
+    text = qd.inspect(copy, emit="ir")
+    assert "atomic_cas" not in text
+    assert text.count(" store ") == 1
+    assert "atomic_cas" in qd.inspect(copy_one_by_one, emit="ir")
+    x.fill(1)
+    copy()
+    assert y.to_numpy().sum() == 4096
+    branches()
+    assert y.to_numpy().sum() == 0
+
+
+def test_a_loop_over_whole_words_in_debug_mode() -> None:
+    qd.init(arch=qd.cpu, debug=True)
+    (x, y) = one_bit_fields(2, (64,))
+
+    @qd.kernel
+    def shift():
+        qd.loop_config(bit_vectorize=True)
+        for i in x:
+            y[i] = x[i + 1]
+
+    with pytest.raises(AssertionError, match="Out of bound"):
+        shift()

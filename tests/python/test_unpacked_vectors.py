@@ -54,7 +54,13 @@ def test_fields_of_such_structs():
 
 
 def test_the_type_is_allowed_only_for_members():
-    for make in (lambda: Row(1, 2, 3, 4), lambda: Row.field(shape=2), lambda: Row.ndarray(shape=2)):
+    for make in (
+        lambda: Row(1, 2, 3, 4),
+        lambda: Row.field(shape=2),
+        lambda: Row.ndarray(shape=2),
+        lambda: qd.field(Row, 2),
+        lambda: qd.ndarray(Row, 2),
+    ):
         with pytest.raises(qd.OctantsSyntaxError, match="unpacked=True"):
             make()
 

@@ -15,6 +15,8 @@ pub struct SourceFile {
     pub text: String,
     /// The line number in the user's file of the first line of `text` (1-based).
     pub first_line: u32,
+    /// The file is one of the package's own: errors show the user's lines first.
+    pub is_library: bool,
 }
 
 /// Half-open byte range within one [`SourceFile`]'s text.
@@ -177,16 +179,15 @@ impl Diagnostic {
     }
 
     /// The text shown to the user, like a Python traceback: each call with its line and the expression underlined,
-    /// outermost first, then the message, then the hint.
+    /// outermost first, then the message, then the hint. If the calls end in the package's own functions, the user's
+    /// lines are shown, and the last line of the package as a note.
     pub fn render(&self, sources: &Sources) -> String {
         let mut out = String::new();
-        let mut function = self.root.as_str();
-        for (name, site) in self.trace.iter().rev() {
-            render_span(&mut out, sources, *site, function);
-            function = name;
-        }
-        if let Some(span) = self.span {
-            render_span(&mut out, sources, span, function);
+        let frames = self.frames();
+        let is_users = |(span, _): &(Span, &str)| sources.get(span.file).is_some_and(|file| !file.is_library);
+        let shown = frames.iter().rposition(is_users).map_or(frames.len(), |last| last + 1);
+        for (span, function) in &frames[..shown] {
+            render_span(&mut out, sources, *span, function);
         }
         if !out.is_empty() {
             out.push('\n');
@@ -195,8 +196,38 @@ impl Diagnostic {
         if let Some(hint) = &self.hint {
             let _ = write!(out, "\n  help: {hint}");
         }
+        if let Some((span, function)) = frames[shown..].last() {
+            render_note(&mut out, sources, *span, function);
+        }
         out
     }
+
+    /// The places on the way to the mistake, outermost first, with the function that each is in.
+    fn frames(&self) -> Vec<(Span, &str)> {
+        let mut frames = Vec::new();
+        let mut function = self.root.as_str();
+        for (name, site) in self.trace.iter().rev() {
+            frames.push((*site, function));
+            function = name;
+        }
+        frames.extend(self.span.map(|span| (span, function)));
+        // Passes know the kernel's call only.
+        let first = frames.first().map(|(span, _)| *span);
+        if let Some(call) = first.filter(|span| span.file != 0).and_then(Span::outermost_call) {
+            frames.insert(0, (call, ""));
+        }
+        frames
+    }
+}
+
+/// Where in the package's own code a mistake was noticed.
+fn render_note(out: &mut String, sources: &Sources, span: Span, function: &str) {
+    let (Some(file), Some(pos)) = (sources.get(span.file), sources.position(span)) else {
+        return;
+    };
+    let name = if function.is_empty() { String::new() } else { format!(" by `{function}`") };
+    let line = file.text.split('\n').nth((pos.line - file.first_line) as usize).unwrap_or_default().trim();
+    let _ = write!(out, "\n  note: reported{name}, at {}:{}\n    {line}", file.path, pos.line);
 }
 
 fn render_span(out: &mut String, sources: &Sources, span: Span, function: &str) {
@@ -269,6 +300,7 @@ mod tests {
             path: "sim.py".into(),
             text: "def k():\n    x = a + b\n".into(),
             first_line: 10,
+            is_library: false,
         }));
         let span = Span { file, start: 17, end: 22, call: 0 };
         let mut d = Diagnostic::new(Code::Name, span, "`a` is not defined").with_hint("define it");
@@ -281,7 +313,12 @@ mod tests {
 
     fn shown(text: &str, from: &str, to: &str) -> String {
         let mut sources = Sources::default();
-        let file = sources.add(Arc::new(SourceFile { path: "a.py".into(), text: text.into(), first_line: 1 }));
+        let file = sources.add(Arc::new(SourceFile {
+            path: "a.py".into(),
+            text: text.into(),
+            first_line: 1,
+            is_library: false,
+        }));
         let start = text.find(from).unwrap() as u32;
         let end = text.rfind(to).unwrap() + to.len();
         let d = Diagnostic::new(Code::Name, Span { file, start, end: end as u32, call: 0 }, "wrong");
@@ -301,5 +338,42 @@ mod tests {
         assert_eq!(shown(&text, "a", "a"), want);
         let want = format!("\n{first}\n{rest}\n{}^\nwrong", " ".repeat(27));
         assert_eq!(shown(&text, "y", "y"), want);
+    }
+
+    #[test]
+    fn the_users_call_comes_before_a_line_of_the_package() {
+        let mut sources = Sources::default();
+        let mut add = |path: &str, text: &str, is_library| {
+            sources.add(Arc::new(SourceFile { path: path.into(), text: text.into(), first_line: 1, is_library }))
+        };
+        let user = add("sim.py", "x = solve(a)", false);
+        let library = add("linalg.py", "def solve(a):\n    check(a)\n    use(a)", true);
+        let callback = add("user.py", "return y", false);
+        let at = |file, start, end| Span { file, start, end, call: 0 };
+        let mut found = Diagnostic::new(Code::Value, at(library, 18, 26), "not square").with_hint("transpose");
+        found.root = "k".into();
+        found.trace.push(("solve".into(), at(user, 4, 12)));
+        let before = "\nFile \"sim.py\", line 1, in k:\nx = solve(a)\n    ^^^^^^^^";
+        let note = "  note: reported by `solve`, at linalg.py:2\n    check(a)";
+        assert_eq!(found.render(&sources), format!("{before}\nnot square\n  help: transpose\n{note}"));
+        // A mistake in the user's own function, which the package calls.
+        found.trace.insert(0, ("load".into(), at(library, 31, 37)));
+        found.span = Some(at(callback, 7, 8));
+        let shown = found.render(&sources);
+        let lines: Vec<&str> = shown.lines().filter(|line| line.starts_with("File")).collect();
+        assert_eq!(
+            lines,
+            [
+                "File \"sim.py\", line 1, in k:",
+                "File \"linalg.py\", line 3, in solve:",
+                "File \"user.py\", line 1, in load:",
+            ]
+        );
+        // What a pass finds in inlined code.
+        let inlined = at(library, 18, 26).inlined_at(at(user, 4, 12));
+        let found = Diagnostic::new(Code::Value, inlined, "not square");
+        let note = "  note: reported, at linalg.py:2\n    check(a)";
+        let call = "\nFile \"sim.py\", line 1:\nx = solve(a)\n    ^";
+        assert_eq!(found.render(&sources), format!("{call}\nnot square\n{note}"));
     }
 }

@@ -294,7 +294,7 @@ program k -> f32 {
 
     fn sources(path: &str, first_line: u32) -> Sources {
         let mut sources = Sources::default();
-        sources.add(Arc::new(SourceFile { path: path.into(), text: "a\nb\n".into(), first_line }));
+        sources.add(Arc::new(SourceFile { path: path.into(), text: "a\nb\n".into(), first_line, is_library: false }));
         sources
     }
 

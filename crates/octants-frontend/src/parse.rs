@@ -324,6 +324,7 @@ mod tests {
             path: "a.py".into(),
             text: "    @qd.kernel\n    def step(self):\n        self.x[0] += 1\n".into(),
             first_line: 5,
+            is_library: false,
         };
         let body = parse_function(&file, 0).unwrap();
         assert_eq!(body.len(), 1);

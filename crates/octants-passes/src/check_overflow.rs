@@ -61,13 +61,14 @@ fn assert_divisor(b: &mut Builder, v: ValueId) {
     b.span = span;
 }
 
-/// ` in FILE:LINE` and the line.
+/// ` in FILE:LINE`, the line, and for inlined code the kernel's call.
 fn place(sources: Option<&Sources>, span: Span) -> String {
     let Some((sources, file, p)) = sources.and_then(|s| Some((s, s.get(span.file)?, s.position(span)?))) else {
         return String::new();
     };
     let line = file.text.split('\n').nth((p.line - file.first_line) as usize).unwrap_or_default();
-    format!(" in {}:\n  {}", sources.location(span), line.trim())
+    let call = span.outermost_call().map(|call| format!("\n  called at {}", sources.location(call)));
+    format!(" in {}:\n  {}{}", sources.location(span), line.trim(), call.unwrap_or_default())
 }
 
 /// `u1`, of the operands' shape: the result `r` of `x op y` is not the true one.

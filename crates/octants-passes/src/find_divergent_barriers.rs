@@ -8,6 +8,7 @@ use octants_ir::schedule::LocalUses;
 use octants_ir::{BlockId, Body, Const, GridValue, Kernel, Op, ValueId};
 
 use crate::evaluate;
+use crate::first_calls::first_calls;
 use crate::synchronization::Synchronizations;
 
 /// The mistakes, in the order of the code. `subgroup_size` is the target's.
@@ -26,18 +27,24 @@ pub fn find_divergent_barriers(kernel: &Kernel, subgroup_size: u32) -> Vec<Diagn
         }
     });
     let mut found = Vec::new();
-    let mut look = |body: &Body, block: BlockId, block_dim: Option<u32>| {
+    let mut look = |body: &Body, block: BlockId, block_dim: Option<u32>, call: Option<Span>| {
         let Some(block_dim) = block_dim else { return };
         let locals = local_uses(body);
         let mut search =
             Search { synchronization: &synchronization, body, locals, block_dim, subgroup_size, found: Vec::new() };
         search.block(block);
-        found.append(&mut search.found);
+        for mut mistake in search.found {
+            let spans = mistake.trace.iter_mut().map(|(_, span)| span).chain(&mut mistake.span);
+            spans.for_each(|span| *span = call.map_or(*span, |call| span.inlined_at(call)));
+            found.push(mistake);
+        }
     };
     // Functions run in blocks of the one size that there is.
     let only = dims.first().and_then(|(_, dim)| dims.iter().all(|(_, other)| other == dim).then_some(*dim)).flatten();
-    kernel.functions.iter().for_each(|f| look(&f.body, f.body.root, only));
-    dims.into_iter().for_each(|(block, dim)| look(&kernel.body, block, dim));
+    for (function, call) in kernel.functions.iter().zip(first_calls(kernel)) {
+        look(&function.body, function.body.root, only, call);
+    }
+    dims.into_iter().for_each(|(block, dim)| look(&kernel.body, block, dim, None));
     found
 }
 

@@ -14,6 +14,7 @@ use crate::hoist_invariants::hoist_invariants;
 use crate::inline_calls::{inline_calls, inline_calls_with_references, inline_cooperating_calls};
 use crate::make_updates_atomic::make_updates_atomic;
 use crate::merge_aliased_buffers::merge_aliased_buffers;
+use crate::name_call_sites::name_call_sites;
 use crate::normalize_loop_direction::normalize_loop_direction;
 use crate::pass_options::PassOptions;
 use crate::privatize_reductions::privatize_reductions;
@@ -34,7 +35,7 @@ fn gathers(kernel: &Kernel, o: &PassOptions) -> bool {
 /// uniform. Locals are simplified before reductions are looked for, which need to see what an index is made of.
 /// Invariants leave inner loops before these are gathered, so that a gathering loop need not compute them in each
 /// iteration. Atomics are demoted after the passes that search for atomic sums. Bounds checks are inserted last, so
-/// that they do not block reductions.
+/// that they do not block reductions. Then the functions with checks are known that need the kernel's line.
 pub const PIPELINE: &[Pass<Kernel, PassOptions>] = &[
     Pass {
         name: "merge_aliased_buffers",
@@ -73,6 +74,11 @@ pub const PIPELINE: &[Pass<Kernel, PassOptions>] = &[
     Pass { name: "demote_atomics", runs: |_, o| o.launches_in_order, run: |k, o| demote_atomics(k, o) },
     Pass { name: "share_reciprocals", runs: |_, o| o.fast_math, run: |k, _| share_reciprocals(k) },
     Pass { name: "check_bounds", runs: |_, o| o.check_bounds, run: |k, _| check_bounds(k) },
+    Pass {
+        name: "name_call_sites",
+        runs: |_, o| o.check_bounds || o.debug,
+        run: |k, o| name_call_sites(k, o.sources.as_ref()),
+    },
     Pass { name: "check_races", runs: |_, o| o.check_races, run: check_races },
     Pass { name: "eliminate_dead_code", runs: always, run: |k, _| eliminate_dead_code(k) },
 ];

@@ -12,7 +12,12 @@ use octants_passes::{PIPELINE, PassOptions};
 fn an_overflow_report_quotes_the_line() {
     let mut sources = Sources::default();
     let text = "def k(n: i32):\n    return n + n\n";
-    let file = sources.add(Arc::new(SourceFile { path: "sim.py".into(), text: text.into(), first_line: 7 }));
+    let file = sources.add(Arc::new(SourceFile {
+        path: "sim.py".into(),
+        text: text.into(),
+        first_line: 7,
+        is_library: false,
+    }));
     let start = text.find("n + n").unwrap() as u32;
 
     let mut b = Builder::new();

@@ -127,11 +127,16 @@ impl Buffer {
         self.address(py)
     }
 
-    /// Ends its use by kernels and by the host; the reason is the message of errors. The memory is freed with the last
-    /// kernel that was compiled for it.
+    /// Ends its use by kernels, graphs and the host; the reason is the message of errors. The memory is freed after the
+    /// calls and the work that use it, and after the last view of it is gone.
     fn retire(&self, reason: String) {
         // Only the first reason counts.
-        let _ = self.retired.set(reason);
+        if self.retired.set(reason).is_ok() {
+            self.memory.retire();
+            if let Some(program) = program::by_serial(self.serial) {
+                program.free_retired(self.memory.clone());
+            }
+        }
     }
 
     /// Whether the program that made it still runs, and it is not retired.

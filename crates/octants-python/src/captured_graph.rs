@@ -227,6 +227,7 @@ impl CapturedGraph {
         let (py, this) = (slf.py(), slf.get());
         let graph = this.graph(py)?;
         let _here = OnDevice::of(this.program.serial);
+        let _call = this.program.begin_call();
         let stream = stream_or_current(py, stream)?;
         detached::before_launch(py);
         let interpreter = Interpreter::held(py);

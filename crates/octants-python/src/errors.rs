@@ -4,7 +4,8 @@ use octants_engine::diag::{Code, Diagnostic, Sources};
 use octants_engine::runtime::{Race, RaceAccess};
 use octants_engine::{CompileError, Error};
 use pyo3::exceptions::{
-    PyAttributeError, PyIndexError, PyMemoryError, PyNameError, PyRuntimeError, PyTypeError, PyValueError,
+    PyAttributeError, PyIndexError, PyMemoryError, PyNameError, PyRuntimeError, PySyntaxError, PyTypeError,
+    PyValueError,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -133,6 +134,8 @@ fn class_of_cause(cause: &Bound<'_, PyAny>) -> &'static str {
         "OctantsNameError"
     } else if cause.is_instance_of::<PyValueError>() {
         "OctantsValueError"
+    } else if cause.is_instance_of::<PySyntaxError>() {
+        "OctantsSyntaxError"
     } else if cause.is_instance_of::<PyRuntimeError>() {
         "OctantsCompileTimeError"
     } else {

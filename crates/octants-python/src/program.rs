@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use octants_engine::Session;
-use octants_engine::runtime::{Caller, Renewable, Stream, Uninterruptible};
+use octants_engine::runtime::{Buffer, Caller, Renewable, Stream, Uninterruptible};
 use pyo3::prelude::*;
 
 use crate::errors;
@@ -28,6 +28,51 @@ pub struct Program {
     pub compiled: AtomicU64,
     /// Torch's streams that launches have followed.
     pub followed: Mutex<Vec<Stream>>,
+    /// Calls that have started and may use addresses of memory.
+    calls: AtomicU64,
+    /// Memory that is freed when there are none, and whether there is any.
+    retired: Mutex<Vec<Buffer>>,
+    has_retired: AtomicBool,
+}
+
+/// A call that is in progress, until dropped.
+pub struct CallInProgress<'a>(&'a Program);
+
+impl Program {
+    /// Notes the start of a call. Memory that it might use is not freed before its end. The caller holds the
+    /// interpreter, here and at the end, so that the count needs no atomic update.
+    #[inline]
+    pub fn begin_call(&self) -> CallInProgress<'_> {
+        self.calls.store(self.calls.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        CallInProgress(self)
+    }
+
+    /// Frees retired memory, now or when the last call in progress has ended.
+    pub fn free_retired(&self, memory: Buffer) {
+        self.retired.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
+        self.has_retired.store(true, Ordering::Relaxed);
+        if self.calls.load(Ordering::Relaxed) == 0 {
+            self.free_all_retired();
+        }
+    }
+
+    #[cold]
+    fn free_all_retired(&self) {
+        self.has_retired.store(false, Ordering::Relaxed);
+        let retired = std::mem::take(&mut *self.retired.lock().unwrap_or_else(PoisonError::into_inner));
+        retired.iter().for_each(Buffer::free_retired);
+    }
+}
+
+impl Drop for CallInProgress<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let left = self.0.calls.load(Ordering::Relaxed) - 1;
+        self.0.calls.store(left, Ordering::Relaxed);
+        if left == 0 && self.0.has_retired.load(Ordering::Relaxed) {
+            self.0.free_all_retired();
+        }
+    }
 }
 
 /// The running programs, each on its own device.
@@ -163,7 +208,17 @@ fn program(session: Session, name: String) -> Arc<Program> {
     let serial = SERIALS.fetch_add(1, Ordering::Relaxed) + 1;
     let epoch = current_epoch();
     session.device().set_label(&name);
-    Arc::new(Program { session, serial, epoch, name, compiled: AtomicU64::new(0), followed: Mutex::default() })
+    Arc::new(Program {
+        session,
+        serial,
+        epoch,
+        name,
+        compiled: AtomicU64::new(0),
+        followed: Mutex::default(),
+        calls: AtomicU64::new(0),
+        retired: Mutex::default(),
+        has_retired: AtomicBool::new(false),
+    })
 }
 
 /// Replaces all programs by one; the others end.

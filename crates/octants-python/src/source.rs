@@ -1,12 +1,59 @@
 //! Extracts the source of one function from the lines of its file: from the first decorator to the end of the indented
 //! block.
 
+use std::sync::Arc;
+
+use octants_engine::diag::SourceFile;
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use crate::package::Package;
+
+/// The source of a function and its location.
+pub fn source_file(py: Python<'_>, function: &Bound<'_, PyAny>, name: &str) -> PyResult<Arc<SourceFile>> {
+    let code = function.getattr(pyo3::intern!(py, "__code__"))?;
+    let path: String = code.getattr(pyo3::intern!(py, "co_filename"))?.extract()?;
+    let is_library = path.starts_with(&Package::get(py)?.folder);
+    let first: u32 = code.getattr(pyo3::intern!(py, "co_firstlineno"))?.extract()?;
+    let linecache = py.import("linecache")?;
+    linecache.call_method1(pyo3::intern!(py, "checkcache"), (&path,))?;
+    let globals = function.getattr(pyo3::intern!(py, "__globals__"))?;
+    let lines = linecache.call_method1(pyo3::intern!(py, "getlines"), (&path, globals))?;
+    let lines = lines.cast::<PyList>()?;
+    let start = (first as usize).saturating_sub(1);
+    if lines.len() <= start {
+        return Err(PyOSError::new_err(format!(
+            "the source of `{name}` is not available ({path}, line {first}): kernels and functions are compiled from \
+             their source, so define them in a file, not in an interactive session or `exec`"
+        )));
+    }
+    if name == "<lambda>" {
+        let find = Package::get(py)?.lambda_text.bind(py);
+        if let Some((text, first_line)) = find.call1((&code, lines))?.extract::<Option<(String, u32)>>()? {
+            return Ok(Arc::new(SourceFile { path, text, first_line, is_library }));
+        }
+    }
+    // Scans only this function's lines: long files contain many functions.
+    let mut window = 64;
+    loop {
+        let texts: Vec<String> =
+            (start..lines.len().min(start + window)).map(|i| lines.get_item(i)?.extract()).collect::<PyResult<_>>()?;
+        let (length, ended) = definition_length(texts.iter().map(String::as_str));
+        if ended || start + texts.len() >= lines.len() {
+            let text = texts[..length].concat();
+            return Ok(Arc::new(SourceFile { path, text, first_line: first, is_library }));
+        }
+        window *= 4;
+    }
+}
+
 /// Length in lines of the definition that starts at `lines[0]`, and whether its end was seen: if not, more lines could
 /// belong to it.
 ///
 /// Ends before the first line that is indented no deeper than the first one, outside of strings and brackets, after the
 /// `def` itself; trailing blank lines and comments are left out.
-pub fn definition_length<'a>(lines: impl Iterator<Item = &'a str>) -> (usize, bool) {
+fn definition_length<'a>(lines: impl Iterator<Item = &'a str>) -> (usize, bool) {
     let mut state = Scan::default();
     let mut base = None;
     let mut seen_def = false;

@@ -11,13 +11,13 @@ use std::sync::Arc;
 
 use octants_engine::Config;
 use octants_engine::artifact::{StoredWarning, WarningKind};
-use octants_engine::diag::{Code, Diagnostic, SourceFile};
+use octants_engine::diag::{Code, Diagnostic};
 use octants_engine::frontend::{
     Entity, FuncParam, FuncSource, GraphUse, HostValue, LineEvent, Obj, World, WorldError, WorldResult,
 };
 use octants_engine::ir::Scalar;
 use octants_engine::trace::stored_warning;
-use pyo3::exceptions::{PyAttributeError, PyDeprecationWarning, PyOSError, PySyntaxWarning, PyUserWarning};
+use pyo3::exceptions::{PyAttributeError, PyDeprecationWarning, PySyntaxWarning, PyUserWarning};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple, PyWeakrefReference};
 
@@ -32,7 +32,7 @@ use crate::line_probes;
 use crate::names::{function_name, marker, text_attribute, unwrap_tensor};
 use crate::package::Package;
 use crate::signature::declaration;
-use crate::source::definition_length;
+use crate::source::source_file;
 
 /// An attribute of a compile-time argument that the compiler looked at.
 pub struct Read<'py> {
@@ -319,43 +319,6 @@ fn python_function<'py>(object: &Bound<'py, PyAny>) -> (Bound<'py, PyAny>, bool)
         return (kernel.get().function(object.py()).clone(), false);
     }
     (object.clone(), false)
-}
-
-/// The source of a function and its location.
-fn source_file(py: Python<'_>, function: &Bound<'_, PyAny>, name: &str) -> PyResult<Arc<SourceFile>> {
-    let code = function.getattr(pyo3::intern!(py, "__code__"))?;
-    let path: String = code.getattr(pyo3::intern!(py, "co_filename"))?.extract()?;
-    let first: u32 = code.getattr(pyo3::intern!(py, "co_firstlineno"))?.extract()?;
-    let linecache = py.import("linecache")?;
-    linecache.call_method1(pyo3::intern!(py, "checkcache"), (&path,))?;
-    let globals = function.getattr(pyo3::intern!(py, "__globals__"))?;
-    let lines = linecache.call_method1(pyo3::intern!(py, "getlines"), (&path, globals))?;
-    let lines = lines.cast::<PyList>()?;
-    let start = (first as usize).saturating_sub(1);
-    if lines.len() <= start {
-        return Err(PyOSError::new_err(format!(
-            "the source of `{name}` is not available ({path}, line {first}): kernels and functions are compiled from \
-             their source, so define them in a file, not in an interactive session or `exec`"
-        )));
-    }
-    if name == "<lambda>" {
-        let find = Package::get(py)?.lambda_text.bind(py);
-        if let Some((text, first_line)) = find.call1((&code, lines))?.extract::<Option<(String, u32)>>()? {
-            return Ok(Arc::new(SourceFile { path, text, first_line }));
-        }
-    }
-    // Scans only this function's lines: long files contain many functions.
-    let mut window = 64;
-    loop {
-        let texts: Vec<String> =
-            (start..lines.len().min(start + window)).map(|i| lines.get_item(i)?.extract()).collect::<PyResult<_>>()?;
-        let (length, ended) = definition_length(texts.iter().map(String::as_str));
-        if ended || start + texts.len() >= lines.len() {
-            let text = texts[..length].concat();
-            return Ok(Arc::new(SourceFile { path, text, first_line: first }));
-        }
-        window *= 4;
-    }
 }
 
 impl World for PyWorld<'_> {

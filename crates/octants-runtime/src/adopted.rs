@@ -8,8 +8,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::caller::Caller;
 use crate::cores::{DeviceCore, StreamCore};
-use crate::driver::{Caller, EventHandle, StreamHandle};
+use crate::driver::{EventHandle, StreamHandle};
 use crate::error::Result;
 use crate::report::lock;
 use crate::stream::Stream;

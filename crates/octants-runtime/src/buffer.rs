@@ -11,8 +11,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::caller::{Caller, Uninterruptible};
 use crate::cores::{BufferCore, CLOSED, DeviceCore, StreamCore, Use, Writes};
-use crate::driver::{Caller, Contents, DevicePtr, Uninterruptible};
+use crate::driver::{Contents, DevicePtr};
 use crate::error::{ErrorKind, Result};
 use crate::nesting::refuse_while_capturing;
 use crate::report::lock;
@@ -142,6 +143,7 @@ impl Buffer {
             state: AtomicU64::new(0),
             freed: AtomicBool::new(false),
             shared: AtomicBool::new(false),
+            retired: AtomicBool::new(false),
             uses: Mutex::default(),
         });
         device.register(&core);
@@ -304,6 +306,25 @@ impl Buffer {
     /// Whether every call returns only when its work is done.
     pub fn is_immediate(&self) -> bool {
         self.0.device.immediate
+    }
+
+    /// Ends the use of the memory: graphs that use it are refused from now on. The caller refuses all other uses, and
+    /// calls [`Buffer::free_retired`] when none is in progress.
+    pub fn retire(&self) {
+        self.0.retired.store(true, Ordering::Release);
+        self.0.device.has_retired.store(true, Ordering::Release);
+    }
+
+    /// Gives retired memory back, after the work that uses it and not before the last pin is gone.
+    pub fn free_retired(&self) {
+        self.0.device.submit_held(&Uninterruptible);
+        self.0.device.forget(&self.0);
+        self.0.close();
+    }
+
+    /// Whether its use has ended.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.0.retired.load(Ordering::Acquire)
     }
 
     /// Must be called when the address is passed to other code: from now on the memory may be written to unseen.

@@ -11,9 +11,10 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use crate::buffer::Buffer;
+use crate::caller::Caller;
 use crate::capture::{Capture, CapturedLaunch, RecordedWork, Step, Work};
 use crate::cores::{DeviceCore, StreamCore};
-use crate::driver::{Caller, Contents, DevicePtr, EventHandle, GraphHandle};
+use crate::driver::{Contents, DevicePtr, EventHandle, GraphHandle};
 use crate::error::{ErrorKind, Result};
 use crate::sections::{Section, decides};
 
@@ -263,6 +264,11 @@ impl Plan {
             layout => *layout = None,
         }
         same_code
+    }
+
+    /// A step uses memory that may no longer be used.
+    pub(crate) fn uses_retired(&self) -> bool {
+        self.steps.iter().any(|step| step.work.buffers().iter().any(|(buffer, _)| buffer.is_retired()))
     }
 
     /// Keeps the memory of the layout for another library, whose graph a launch has become a part of: later launches

@@ -27,10 +27,11 @@ pub use placement::Decision;
 use placement::State;
 
 use crate::buffer::Buffer;
+use crate::caller::Caller;
 use crate::capture::CapturedLaunch;
 use crate::captured_graph::CapturedGraph;
 use crate::cores::{DeviceCore, LaunchesElsewhere, StreamCore};
-use crate::driver::{Caller, Driver, EventHandle};
+use crate::driver::{Driver, EventHandle};
 use crate::error::Result;
 use crate::kernel::LoadedKernel;
 use crate::nesting::{self, Submitting};

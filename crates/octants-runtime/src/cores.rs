@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
-use crate::driver::{Caller, DevicePtr, Driver, EventHandle, ModuleHandle, StreamHandle};
+use crate::caller::Caller;
+use crate::driver::{DevicePtr, Driver, EventHandle, ModuleHandle, StreamHandle};
 use crate::error::{DeviceError, ErrorKind, Result};
 use crate::profile::Profile;
 use crate::races::Races;
@@ -51,6 +52,8 @@ pub(crate) struct DeviceCore {
     pub(crate) races: Races,
     /// The device as users name it, if they do.
     pub(crate) label: OnceLock<String>,
+    /// Whether some buffer was retired, so that graphs check theirs.
+    pub(crate) has_retired: AtomicBool,
     /// Detects unordered launches, if enabled.
     pub(crate) watch: OnceLock<Arc<dyn OrderWatch>>,
     pub(crate) transfers: Transfers,
@@ -184,6 +187,8 @@ pub(crate) struct BufferCore {
     pub(crate) freed: AtomicBool,
     /// Other libraries may use the memory.
     pub(crate) shared: AtomicBool,
+    /// Set when the memory may no longer be used, although the program goes on.
+    pub(crate) retired: AtomicBool,
     pub(crate) uses: Mutex<Uses>,
 }
 
@@ -241,6 +246,7 @@ impl DeviceCore {
             profile: Profile::default(),
             races: Races::default(),
             label: OnceLock::new(),
+            has_retired: AtomicBool::new(false),
             watch: OnceLock::new(),
             abandoned: AtomicBool::new(false),
             buffers: Renewable::default(),

@@ -4,7 +4,8 @@
 //! so it must start from the initial values. After the gradient, the counters have their present values again.
 
 use crate::buffer::Buffer;
-use crate::driver::{Caller, Contents};
+use crate::caller::Caller;
+use crate::driver::Contents;
 use crate::error::{ErrorKind, Result};
 use crate::kernel::LoadedKernel;
 use crate::stream::Stream;

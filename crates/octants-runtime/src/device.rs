@@ -8,11 +8,12 @@ use octants_artifact::{Artifact, CodeTarget};
 
 use crate::assemble::assemble;
 use crate::buffer::Buffer;
+use crate::caller::{Caller, Uninterruptible};
 use crate::capture::Capture;
 use crate::captured_graph::CapturedGraph;
 use crate::concurrency::{Decision, Lanes};
 use crate::cores::DeviceCore;
-use crate::driver::{Caller, Contents, Driver, StreamHandle, Uninterruptible};
+use crate::driver::{Contents, Driver, StreamHandle};
 use crate::error::{ErrorKind, Result, is_interrupt};
 use crate::event::Event;
 use crate::interruptible_wait::Until;

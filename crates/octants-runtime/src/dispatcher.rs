@@ -4,7 +4,6 @@
 //! themselves ([`Dispatcher::lend`]), and the launch of the first device decides which task runs next and queues it on
 //! all devices.
 
-use crate::driver::Caller;
 use crate::error::{ErrorKind, Result};
 
 /// Runs a kernel on split arrays task by task, because each task needs rows of other ranks.
@@ -28,36 +27,6 @@ pub trait Dispatcher {
     /// for a launch that runs its own tasks.
     fn lend(&self, _open: &dyn OpenLaunch) -> Option<Result<()>> {
         None
-    }
-}
-
-/// A thread whose launches on split arrays a dispatcher runs.
-pub struct DispatchingCaller<'a> {
-    /// The thread.
-    pub caller: &'a dyn Caller,
-    /// Runs the tasks.
-    pub dispatcher: &'a dyn Dispatcher,
-}
-
-impl Caller for DispatchingCaller<'_> {
-    fn will_block(&self) {
-        self.caller.will_block();
-    }
-
-    fn call_site(&self) -> Option<String> {
-        self.caller.call_site()
-    }
-
-    fn can_be_interrupted(&self) -> bool {
-        self.caller.can_be_interrupted()
-    }
-
-    fn is_interrupted(&self) -> bool {
-        self.caller.is_interrupted()
-    }
-
-    fn dispatcher(&self) -> Option<&dyn Dispatcher> {
-        Some(self.dispatcher)
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
+use crate::caller::{Caller, Uninterruptible};
 use crate::channel::Channel;
 use crate::cores::StreamCore;
-use crate::driver::{Caller, DevicePtr, Uninterruptible};
+use crate::driver::DevicePtr;
 use crate::error::Result;
 use crate::kernel::LoadedKernel;
 use crate::nesting;

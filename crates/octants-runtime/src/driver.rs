@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use octants_artifact::{Artifact, CodeTarget};
 
-use crate::dispatcher::Dispatcher;
+use crate::caller::Caller;
 use crate::error::{ErrorKind, Result};
 use crate::kernel_meta::KernelMeta;
 use crate::pattern::Pattern;
@@ -100,43 +100,6 @@ pub enum Contents {
     Sparse,
     /// Uninitialized: the caller writes it before reading.
     Any,
-}
-
-/// The thread that launches.
-pub trait Caller {
-    /// Called before the thread waits or works for long (tens of microseconds), so that it can release locks that other
-    /// threads need. May be called more than once in a launch; never called while the caller could re-enter the
-    /// launcher.
-    fn will_block(&self);
-
-    /// `path:line` of the call in the program, if known.
-    fn call_site(&self) -> Option<String> {
-        None
-    }
-
-    /// Whether it may ever be interrupted.
-    fn can_be_interrupted(&self) -> bool {
-        false
-    }
-
-    /// Whether the user has interrupted the thread, which must then abandon its work or wait. Polled after
-    /// [`Caller::will_block`], where the caller's own code may run.
-    fn is_interrupted(&self) -> bool {
-        false
-    }
-
-    /// The dispatcher that runs the tasks of a kernel on split arrays.
-    fn dispatcher(&self) -> Option<&dyn Dispatcher> {
-        None
-    }
-}
-
-/// A caller that blocks no other threads while it waits.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Uninterruptible;
-
-impl Caller for Uninterruptible {
-    fn will_block(&self) {}
 }
 
 /// The state shared by the tasks of one launch. An asynchronous driver must copy what it needs: nothing here may be

@@ -4,9 +4,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
+use crate::caller::Caller;
 use crate::capture;
 use crate::cores::{DeviceCore, StreamCore};
-use crate::driver::{Caller, EventHandle};
+use crate::driver::EventHandle;
 use crate::error::{ErrorKind, Result};
 use crate::interruptible_wait::{LOOK, abandon_if_interrupted};
 use crate::nesting::{self, refuse_while_capturing};

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use crate::buffer::{Buffer, HostAccess};
+use crate::caller::Caller;
 use crate::capture;
 use crate::cores::{DeviceCore, StreamCore};
-use crate::driver::{Caller, EventHandle, StreamHandle};
+use crate::driver::{EventHandle, StreamHandle};
 use crate::error::Result;
 use crate::nesting::refuse_while_capturing;
 use crate::stream::Stream;

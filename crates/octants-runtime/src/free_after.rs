@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::caller::Uninterruptible;
 use crate::cores::{DeviceCore, Reclaim, StreamCore};
-use crate::driver::{DevicePtr, StreamHandle, Uninterruptible};
+use crate::driver::{DevicePtr, StreamHandle};
 use crate::error::{DeviceError, Result};
 use crate::report::lock;
 

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use crate::buffer::Buffer;
+use crate::caller::Caller;
 use crate::capture;
 use crate::cores::{DeviceCore, StreamCore};
 use crate::device::Device;
-use crate::driver::Caller;
 use crate::error::Result;
 use crate::foreign::Once;
 use crate::report::lock;

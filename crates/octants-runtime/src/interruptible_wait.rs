@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::driver::Caller;
+use crate::caller::Caller;
 use crate::error::{ErrorKind, Result};
 
 /// Interval between checks whether a waiting thread was interrupted.

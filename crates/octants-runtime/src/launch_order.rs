@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use crate::buffer::Buffer;
+use crate::caller::Uninterruptible;
 use crate::cores::DeviceCore;
 use crate::counter_snapshot::CounterSnapshot;
-use crate::driver::Uninterruptible;
 use crate::error::Result;
 use crate::event::Event;
 use crate::kernel::LoadedKernel;

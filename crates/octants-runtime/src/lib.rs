@@ -12,7 +12,7 @@
 //!
 //! Reading order: [`error`], [`kernel_meta`], [`driver`], `cores` (the state behind all handles), [`device`],
 //! [`buffer`], `free_after`, `sections`, [`kernel`], [`capture`], [`captured_graph`], [`stream`], `track_uses`,
-//! [`event`], [`concurrency`], `dispatcher`, [`counter_snapshot`], [`launch_order`], [`worker_pool`], `fork`,
+//! [`event`], [`concurrency`], `caller`, `dispatcher`, [`counter_snapshot`], [`launch_order`], [`worker_pool`], `fork`,
 //! [`pattern`], `transfer`, [`sparse`], `foreign`, `host_work`, `peer_waits`, `peer_copies`, `peer_exchange`,
 //! `mirrors`, `assemble`, [`race`], `race_at_site`, [`races`], [`witness`], `watch_launches`, [`profile`], `measure`,
 //! [`profiler`], [`report`], [`render_site`], `site_messages`, [`nesting`], `poll`, `interruptible_wait`,
@@ -22,6 +22,7 @@
 mod adopted;
 mod assemble;
 pub mod buffer;
+mod caller;
 pub mod capture;
 pub mod captured_graph;
 mod channel;
@@ -73,16 +74,16 @@ pub mod witness;
 pub mod worker_pool;
 
 pub use buffer::{Buffer, HostAccess, PinnedBuffer, Version};
+pub use caller::{Caller, DispatchingCaller, Uninterruptible};
 pub use capture::Capture;
 pub use captured_graph::CapturedGraph;
 pub use concurrency::Decision;
 pub use counter_snapshot::CounterSnapshot;
 pub use device::{Device, DeviceConfig};
-pub use dispatcher::{Dispatcher, DispatchingCaller, Draw, OpenLaunch, not_lent};
+pub use dispatcher::{Dispatcher, Draw, OpenLaunch, not_lent};
 pub use driver::{
-    Caller, CheckpointWords, Contents, DevicePtr, Driver, EventHandle, Factors, GraphHandle, GraphPart, Launch,
-    MatrixRows, ModuleHandle, PartWork, Peer, ProductCalls, RealType, SolverCalls, SparseWork, StreamHandle,
-    TaskHandle, Uninterruptible,
+    CheckpointWords, Contents, DevicePtr, Driver, EventHandle, Factors, GraphHandle, GraphPart, Launch, MatrixRows,
+    ModuleHandle, PartWork, Peer, ProductCalls, RealType, SolverCalls, SparseWork, StreamHandle, TaskHandle,
 };
 pub use error::{DeviceError, ErrorKind, Result};
 pub use event::Event;

@@ -7,8 +7,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::caller::Caller;
 use crate::cores::DeviceCore;
-use crate::driver::{Caller, EventHandle, StreamHandle};
+use crate::driver::{EventHandle, StreamHandle};
 use crate::error::{DeviceError, Result};
 use crate::kernel_meta::KernelMeta;
 use crate::nesting;

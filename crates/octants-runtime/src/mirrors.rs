@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
 use crate::buffer::{Buffer, HostAccess, Version};
+use crate::caller::Caller;
 use crate::cores::BufferCore;
 use crate::device::Device;
-use crate::driver::Caller;
 use crate::error::Result;
 use crate::peer_copies::CopiedRange;
 use crate::report::lock;

@@ -8,9 +8,10 @@
 use std::sync::Arc;
 
 use crate::buffer::Buffer;
+use crate::caller::Caller;
 use crate::cores::DeviceCore;
 use crate::device::Device;
-use crate::driver::{Caller, EventHandle};
+use crate::driver::EventHandle;
 use crate::error::{ErrorKind, Result};
 use crate::foreign::Once;
 use crate::nesting::refuse_while_capturing;

@@ -7,9 +7,10 @@
 use std::sync::Arc;
 
 use crate::buffer::Buffer;
+use crate::caller::Caller;
 use crate::cores::DeviceCore;
 use crate::device::Device;
-use crate::driver::{Caller, DevicePtr, EventHandle, Peer};
+use crate::driver::{DevicePtr, EventHandle, Peer};
 use crate::error::{ErrorKind, Result};
 use crate::nesting::refuse_while_capturing;
 use crate::stream::Stream;

@@ -4,8 +4,9 @@
 //! Otherwise the host waits for the event before anything is queued. It waits only for that event, so that no other
 //! stream of either device is delayed.
 
+use crate::caller::Caller;
 use crate::cores::{DeviceCore, StreamCore};
-use crate::driver::{Caller, EventHandle};
+use crate::driver::EventHandle;
 use crate::error::Result;
 use crate::nesting::refuse_while_capturing;
 

@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
+use crate::caller::{Caller, Uninterruptible};
 use crate::cores::DeviceCore;
 use crate::device::Device;
-use crate::driver::{Caller, Uninterruptible};
 use crate::error::Result;
 use crate::profile::{Anchor, KernelTotal, Lane, Span, SpanId};
 

@@ -12,10 +12,11 @@ use octants_artifact::{
 };
 
 use crate::buffer::Buffer;
+use crate::caller::Caller;
 use crate::capture::{CapturedLaunch, Step, Work};
 use crate::captured_graph::CapturedGraph;
 use crate::device::Device;
-use crate::driver::{Caller, DevicePtr};
+use crate::driver::DevicePtr;
 use crate::error::{ErrorKind, Result};
 use crate::kernel::LoadedKernel;
 use crate::pattern::Pattern;

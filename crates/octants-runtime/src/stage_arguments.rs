@@ -8,8 +8,9 @@
 //! must be pinned first. Overlapping arrays share one copy. Of an array with gaps between its elements, only the bytes
 //! that the launch changed are copied back: the gaps belong to others, and other threads may write there.
 
+use crate::caller::Caller;
 use crate::cores::DeviceCore;
-use crate::driver::{Caller, Contents, DevicePtr, StreamHandle};
+use crate::driver::{Contents, DevicePtr, StreamHandle};
 use crate::error::Result;
 use crate::interruptible_wait::{LOOK, abandon_if_interrupted};
 use crate::kernel::LoadedKernel;

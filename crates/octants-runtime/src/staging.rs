@@ -6,7 +6,8 @@
 
 use std::collections::VecDeque;
 
-use crate::driver::{Caller, Contents, DevicePtr, Driver, EventHandle, StreamHandle};
+use crate::caller::Caller;
+use crate::driver::{Contents, DevicePtr, Driver, EventHandle, StreamHandle};
 use crate::error::Result;
 
 /// Maximum number of bytes that queued work may hold. A caller that needs more waits for the oldest work.

@@ -23,8 +23,9 @@ use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 pub use results::Results;
 
 use crate::buffer::Version;
+use crate::caller::{Caller, Uninterruptible};
 use crate::cores::{DeviceCore, StreamCore};
-use crate::driver::{Caller, EventHandle, StreamHandle, Uninterruptible};
+use crate::driver::{EventHandle, StreamHandle};
 use crate::error::{ErrorKind, Result, is_interrupt};
 use crate::interruptible_wait::{LOOK, abandon_if_interrupted};
 use crate::nesting::{self, refuse_while_capturing};

@@ -57,7 +57,11 @@ impl DeviceCore {
     pub(crate) fn forget(&self, buffer: &BufferCore) {
         lock(&self.buffers).remove(&buffer.id);
         if !self.immediate && buffer.len() > 0 {
-            self.by_address.write().unwrap_or_else(PoisonError::into_inner).remove(&buffer.address());
+            // Another buffer may be there, once retired memory was freed.
+            let mut map = self.by_address.write().unwrap_or_else(PoisonError::into_inner);
+            if map.get(&buffer.address()).is_some_and(|known| std::ptr::eq(known.as_ptr(), buffer)) {
+                map.remove(&buffer.address());
+            }
         }
     }
 

@@ -24,9 +24,10 @@ use std::sync::{Arc, Mutex, Weak};
 use clock::{Clock, StreamId};
 use compare::{may_meet, race_of};
 
+use crate::caller::Caller;
 use crate::capture::{self, Step, Work as StepWork};
 use crate::cores::{DeviceCore, OrderWatch, StreamCore};
-use crate::driver::{Caller, EventHandle, ModuleHandle};
+use crate::driver::{EventHandle, ModuleHandle};
 use crate::error::Result;
 use crate::kernel::{LoadedKernel, Pointer};
 use crate::nesting;

@@ -146,6 +146,7 @@ class TensorField(Field, WholeArray):
             self._host = PackedMemory(self)
         else:
             self._host = host_access(tree.buffer, self._dtype.numpy, self._element_shape, self._placed())
+        tree.note_access(self)
         return self._host
 
     def _scalar_components(self) -> list[Any]:
@@ -223,6 +224,8 @@ class TensorField(Field, WholeArray):
     def __str__(self) -> str:
         if self._parts[0].node is None:
             return "<a field without memory>"
+        if self._root.destroyed:
+            return "<a field of a destroyed SNode tree>"
         return str(self.to_numpy()) if self._root.alive else "<a field of a program that has ended>"
 
     # Elements

@@ -46,6 +46,7 @@ class SNodeTree:
         self._generation = _octants.generation()
         self._serial = _octants.program_serial()
         self._buffer: _octants.Buffer | None = None
+        self._opened: list[weakref.ref[Any]] = []
 
     @classmethod
     def new_root(cls) -> SNode:
@@ -112,6 +113,10 @@ class SNodeTree:
         assert self._buffer is not None
         return self._buffer
 
+    def note_access(self, field: Any) -> None:
+        """Notes a field that keeps a view of the memory as `_host`."""
+        self._opened.append(weakref.ref(field))
+
     def deactivate_below(self, node: SNode) -> None:
         """Deactivates all cells of the sparse levels from `node` downward."""
         self.check_alive()
@@ -120,7 +125,9 @@ class SNodeTree:
             self.sparse.deactivate_below(node)
 
     def destroy(self) -> None:
-        """Frees the memory; the fields in it can no longer be used."""
+        """Frees the memory, after the work that uses it. The fields in it can no longer be used. If views of the memory
+        are alive (`to_numpy(copy=False)`, DLPack), it is freed with the last one.
+        """
         self.check_alive()
         top = None if self._root is None else self._root()
         below = [] if top is None else top._descendants()
@@ -129,6 +136,10 @@ class SNodeTree:
         where = f"created at {self.made_at}{named}"
         self._end = f"the SNode tree of this field has been destroyed: that of the FieldsBuilder {where}"
         self.destroyed = True
+        for known in self._opened:
+            if (field := known()) is not None:
+                field._host = None
+        self._opened.clear()
         if self._buffer is not None:
             self._buffer.retire(self._end)
         self._buffer = None

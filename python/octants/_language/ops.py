@@ -297,7 +297,8 @@ def loop_config(
 
     `serialize` runs it in order, on one thread. `block_dim` is the number of threads per block on a GPU, and the number
     of iterations that a CPU thread takes at a time. `parallelize` is the maximum number of CPU threads. `name` names
-    the loop in profiles. `bit_vectorize` is accepted and has no effect.
+    the loop in profiles. `bit_vectorize` makes a loop over a `quant_array` handle all
+    elements of a word at once, if its body consists of assignments.
     """
     if "loop_config" in STAND_INS:
         return

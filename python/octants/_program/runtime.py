@@ -17,7 +17,8 @@ from octants._fields.snode_trees import root
 from octants._language.python_scope import only_in_python, runs_as_python
 from octants._program import program_events
 from octants._program.several_devices import devices_of_environment, leave_devices, named_devices, open_others
-from octants.architectures import SUPPORTED, Arch, Extension, cpu
+from octants.architectures import SUPPORTED, Arch, Extension, cpu, gpu
+from octants.devices import list_devices
 from octants.exceptions import OctantsOptionError, OctantsRuntimeError
 from octants.types.primitive import BY_NAME, f32, i32, resolve_dtype, set_default_types
 from octants.version import require_version
@@ -44,7 +45,9 @@ class Config:
         values["check_out_of_bound"] = values["check_out_of_bound"] or values["debug"]
         # Kernels that run as Python have a program on the CPU.
         is_plain = self._given.get("arch") == Arch.python.name
-        values["arch"] = Arch.python if is_plain else cpu if values["arch"] == "cpu" else Arch[values["arch"]]
+        # A build may have back ends that are no member, such as those of tests: their name.
+        arch = Arch.__members__.get(values["arch"], values["arch"])
+        values["arch"] = Arch.python if is_plain else cpu if arch == "cpu" else arch
         object.__setattr__(self, "_values", values)
         set_default_types(values["default_ip"], values["default_fp"])
 
@@ -244,14 +247,25 @@ def _leave_program() -> None:
 
 
 def _arch_name(arch: Any) -> str:
-    """The arch as one name, for the extension module. For a list: "cpu" if the list contains a CPU, else "gpu"."""
+    """The arch as one name, for the extension module. For a list, the first one that is available here."""
     if isinstance(arch, (list, tuple)):
-        return "cpu" if any(item in (Arch.x64, Arch.arm64) for item in arch) else "gpu"
+        return _first_available([_arch_name(item) for item in arch])
     if isinstance(arch, Arch):
         return "cpu" if arch in (Arch.x64, Arch.arm64) else arch.name
     if isinstance(arch, str):
         return arch
     raise TypeError(f"arch must be one of qd.cpu, qd.gpu, qd.cuda, ..., got {arch!r}")
+
+
+def _first_available(names: list[str]) -> str:
+    """Of several names, the first one whose device exists, or else the first one, which then falls back to the CPU."""
+    known = {"cpu", "gpu", *Arch.__members__}
+    if not names or not known.issuperset(names):
+        raise ValueError(f"a list of architectures must name some of {', '.join(sorted(known))}; got {names}")
+    if len(names) == 1 or set(names) == {item.name for item in gpu}:
+        return names[0] if len(names) == 1 else "gpu"
+    here = {"cpu", Arch.python.name, *(device.arch for device in list_devices()[0])}
+    return next((name for name in names if name in here), names[0])
 
 
 def _default_type(name: str, dtype: Any) -> str:

@@ -59,7 +59,8 @@ def is_arch_supported(arch: Arch) -> bool:
     """Whether this host has a device for `qd.init(arch=arch)`."""
     if arch in (cpu, Arch.python):
         return True
-    return any(device.arch == arch.name for device in list_devices()[0])
+    name = arch.name if isinstance(arch, Arch) else arch
+    return any(device.arch == name for device in list_devices()[0])
 
 
 def is_extension_supported(arch: Arch, ext: extension) -> bool:

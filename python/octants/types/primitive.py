@@ -150,6 +150,8 @@ def resolve_dtype(dtype: Any) -> DataType:
             f"Invalid data type {dtype!r}: quantized types are only for "
             "fields in qd.BitpackedFields or quant_array levels"
         )
+    if getattr(type(dtype), "_octants_entity", None) == "unpacked_vector":
+        dtype._refuse("create elements of")
     raise ValueError(f"Invalid data type {dtype!r}: expected one of {', '.join(BY_NAME)}, int, float or bool")
 
 

@@ -35,8 +35,8 @@ fn add_result<T: Hash>(all: &mut KeyBuilder, result: &WorldResult<T>) {
 
 fn add_source(all: &mut KeyBuilder, source: &FuncSource) {
     let FuncSource { file, name, params, returns, requires_top_level, pure, graph } = source;
-    let SourceFile { path, text, first_line } = &**file;
-    (path, text, first_line).hash(all);
+    let SourceFile { path, text, first_line, is_library } = &**file;
+    (path, text, first_line, is_library).hash(all);
     (name, params, returns, requires_top_level, pure, graph).hash(all);
 }
 

@@ -6,7 +6,7 @@ use octants_artifact::{
     ArgumentPlan, ArraySource, ArrayType, Outcome, ParamSource, Reach as StoredReach, ScalarKind, StoredWarning,
     ValueType, WarningKind,
 };
-use octants_diag::{Code, Diagnostic, Sources};
+use octants_diag::{Code, Diagnostic, Sources, Span};
 use octants_frontend::{Capture, Lowered, NdarrayDesc, Obj, Reach};
 use octants_ir::{ArgLayout, Scalar, StructType, Type};
 use octants_runtime::Pointer;
@@ -206,7 +206,9 @@ pub fn stored_warning(warning: &Diagnostic, sources: &Sources) -> StoredWarning 
         Some(hint) => format!("{}; {hint}", warning.message),
         None => warning.message.clone(),
     };
-    let place = warning.span.and_then(|s| Some((sources.get(s.file)?.path.clone(), sources.position(s)?.line)));
+    let is_library = |span: Span| sources.get(span.file).is_some_and(|file| file.is_library);
+    let place = warning.span.map(|s| s.outermost_call().filter(|_| is_library(s)).unwrap_or(s));
+    let place = place.and_then(|s| Some((sources.get(s.file)?.path.clone(), sources.position(s)?.line)));
     let about = match warning.code {
         Code::Syntax => WarningKind::Syntax,
         Code::Deprecated => WarningKind::Deprecation,

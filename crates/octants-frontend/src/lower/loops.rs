@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::{AutodiffMode, BufferId, Const, ForLoop, Layout, LoopConfig, Op, Range, Scalar, Type, ValueId};
 
-use super::sparse_levels::ActiveCells;
+use super::loop_box::{BoxKind, LoopBox};
+use super::word_loops::WordElements;
 use super::{Binding, Flow, LoopKind, Lowerer};
 use crate::arith;
 use crate::arith::type_name;
@@ -13,32 +14,6 @@ use crate::ast::{Expr, ExprKind, Stmt};
 use crate::syntax_facts;
 use crate::value::{Ndrange, Value};
 use crate::world::Entity;
-
-/// The box of a run-time loop.
-struct LoopBox {
-    /// Bounds in nesting order, outermost first.
-    ranges: Vec<Range>,
-    /// For each of the user's axes, its position in `ranges`.
-    position: Vec<usize>,
-    /// One loop variable holds all indices.
-    grouped: bool,
-    kind: BoxKind,
-    /// Over active cells: the positions in their list, and the elements in a cell.
-    cells: Option<ActiveCells>,
-    /// Over elements of a mesh: all of a kind, or those next to one.
-    visited: Option<Value>,
-}
-
-/// The origin of the iteration space of a loop.
-#[derive(Clone, Copy, PartialEq)]
-enum BoxKind {
-    Range,
-    Ndrange,
-    /// The elements of a field or an array.
-    Elements,
-    /// Elements of a mesh.
-    Mesh,
-}
 
 impl Lowerer<'_> {
     pub(super) fn lower_for(&mut self, target: &Expr, iter: &Expr, body: &[Stmt]) -> Result<Flow> {
@@ -70,6 +45,7 @@ impl Lowerer<'_> {
             return self.static_for(target, items, body);
         }
         let config = self.pending_config.take();
+        let handles_words = std::mem::take(&mut self.handles_words) && self.options.mode == AutodiffMode::None;
         let Some(bounds) = self.loop_box(&iterable)? else {
             let what = self.describe(&iterable);
             return Err(Diagnostic::new(
@@ -81,7 +57,7 @@ impl Lowerer<'_> {
                 "loop over `range(...)`, `qd.ndrange(...)`, a field or an array, or unroll with `qd.static(...)`",
             ));
         };
-        self.runtime_for(target, bounds, body, config)?;
+        self.runtime_for(target, bounds, body, (config, handles_words))?;
         Ok(Flow::Normal)
     }
 
@@ -189,6 +165,7 @@ impl Lowerer<'_> {
                 position: vec![0],
                 grouped: false,
                 kind: BoxKind::Range,
+                elements: None,
                 cells: None,
                 visited: None,
             },
@@ -212,6 +189,7 @@ impl Lowerer<'_> {
                 position: vec![0],
                 grouped: false,
                 kind: BoxKind::Mesh,
+                elements: None,
                 cells: None,
                 visited: Some(other.clone()),
             },
@@ -244,7 +222,8 @@ impl Lowerer<'_> {
                 }
                 let cells = self.active_cells(&first)?;
                 let position = (0..ranges.len()).collect();
-                LoopBox { position, ranges, grouped: false, kind: BoxKind::Elements, cells, visited: None }
+                let (kind, elements) = (BoxKind::Elements, Some(buffer));
+                LoopBox { position, ranges, grouped: false, kind, elements, cells, visited: None }
             }
         }))
     }
@@ -263,7 +242,7 @@ impl Lowerer<'_> {
         let span = self.b.span;
         let id = self.b.body.add_inst(Op::Break, Type::Unit, span);
         let (block, ()) = self.in_block(|s| {
-            let indices = s.loop_indices(id, &bounds);
+            let indices = s.loop_indices(id, &bounds, None);
             s.if_active(&bounds, &indices, |s| {
                 let indices: Vec<Value> = indices.iter().map(|i| Value::Rt(*i)).collect();
                 let element = s.element(buffer, &indices)?;
@@ -319,7 +298,7 @@ impl Lowerer<'_> {
             Some(level) => self.active_cells(&Value::Obj(level))?,
             None => None,
         };
-        Ok(LoopBox { ranges, position, grouped, kind: BoxKind::Ndrange, cells, visited: None })
+        Ok(LoopBox { ranges, position, grouped, kind: BoxKind::Ndrange, elements: None, cells, visited: None })
     }
 
     /// The extent of an array's axis: known at compile time for fields; i64 if i32 cannot represent it.
@@ -397,11 +376,12 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// The indices of an iteration, in the user's order.
-    fn loop_indices(&mut self, id: ValueId, bounds: &LoopBox) -> Vec<ValueId> {
+    /// The indices of an iteration, in the user's order; if it is a word, those of its first element.
+    fn loop_indices(&mut self, id: ValueId, bounds: &LoopBox, words: Option<WordElements>) -> Vec<ValueId> {
         let index = |s: &mut Self, level: usize| {
             let ty = s.b.ty(bounds.ranges[level].begin).clone();
-            s.b.push(Op::LoopIndex(id, level as u32), ty)
+            let index = s.b.push(Op::LoopIndex(id, level as u32), ty);
+            s.first_in_word(words, level, index)
         };
         match &bounds.cells {
             Some(cells) if self.lists_cells() => {
@@ -437,7 +417,7 @@ impl Lowerer<'_> {
         target: &Expr,
         mut bounds: LoopBox,
         body: &[Stmt],
-        config: Option<LoopConfig>,
+        (config, handles_words): (Option<LoopConfig>, bool),
     ) -> Result<()> {
         let names = self.loop_targets(target)?.into_iter().map(str::to_owned).collect::<Vec<_>>();
         let axes = bounds.position.len();
@@ -472,6 +452,7 @@ impl Lowerer<'_> {
             }
         }
         self.list_cells_of(&mut bounds)?;
+        let words = if handles_words { self.loop_over_words(&mut bounds, body) } else { None };
         let parallel = self.at_top_level();
         let config = parallel.then(|| LoopConfig { group: self.group, ..config.unwrap_or_default() });
         let serial = config.as_ref().is_none_or(|c| c.serialize);
@@ -488,9 +469,15 @@ impl Lowerer<'_> {
         }
         let mesh_loop = self.mesh_loop;
         let result = self.in_block(|s| {
-            let indices = s.loop_indices(id, &bounds);
-            s.bind_loop_variables(&names, &indices, &bounds, body)?;
-            s.if_active(&bounds, &indices, |s| s.lower_stmts(body))
+            let first = s.loop_indices(id, &bounds, words);
+            for number in 0..words.map_or(1, |words| words.count) {
+                let indices = s.element_in_word(words, &first, number);
+                s.scoped(|s| {
+                    s.bind_loop_variables(&names, &indices, &bounds, body)?;
+                    s.if_active(&bounds, &indices, |s| s.lower_stmts(body))
+                })?;
+            }
+            Ok(())
         });
         self.mesh_loop = mesh_loop;
         self.frame().loops.pop();

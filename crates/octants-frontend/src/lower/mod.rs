@@ -21,6 +21,7 @@ mod function;
 mod graph_choices;
 mod graph_sections;
 mod line_probes;
+mod loop_box;
 mod loops;
 mod lost_precision;
 mod lowered;
@@ -48,6 +49,7 @@ mod text;
 mod threads;
 mod tiles;
 mod values;
+mod word_loops;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
@@ -210,6 +212,8 @@ pub(crate) struct Lowerer<'w> {
     /// The next call passes its first argument by reference: it is a method of a struct.
     self_by_reference: bool,
     pending_config: Option<LoopConfig>,
+    /// The next loop may handle whole words of a `quant_array`.
+    handles_words: bool,
     /// The kernel is declared with `graph=True`.
     graph: GraphUse,
     graph_section: GraphSection,
@@ -303,6 +307,7 @@ impl<'w> Lowerer<'w> {
             outer: HashSet::new(),
             self_by_reference: false,
             pending_config: None,
+            handles_words: false,
             graph: GraphUse::None,
             checkpoints: Vec::new(),
             graph_section: GraphSection::Outside,

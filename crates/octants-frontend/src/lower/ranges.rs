@@ -167,7 +167,10 @@ impl Lowerer<'_> {
                         _ => return self.err(Code::Type, "`name` of loop_config must be a string"),
                     }
                 }
-                "block_dim_adaptive" | "bit_vectorize" => {}
+                "bit_vectorize" => {
+                    self.handles_words = self.compile_time_truth(v, "`bit_vectorize` of loop_config")?;
+                }
+                "block_dim_adaptive" => {}
                 other => return self.err(Code::Type, format!("`qd.loop_config` has no option `{other}`")),
             }
         }

@@ -50,6 +50,13 @@ pub(super) struct ActiveCells {
     axes: Vec<(i64, i64)>,
 }
 
+impl ActiveCells {
+    /// The loops over the elements in a cell.
+    pub(super) fn inner_loops(&self) -> impl Iterator<Item = &IndexDigit> {
+        self.level.inner_loops()
+    }
+}
+
 impl Lowerer<'_> {
     /// The sparse levels above a field or level of the outside, the outermost first.
     fn sparse_levels(&mut self, obj: Obj) -> Result<Vec<SparseLevel>> {

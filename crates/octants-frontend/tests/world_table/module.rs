@@ -188,6 +188,7 @@ impl Reader<'_> {
             path: self.path.into(),
             text: self.text[start..end].into(),
             first_line: self.text[..start].matches('\n').count() as u32 + 1,
+            is_library: false,
         });
         let graph = if graph { GraphUse::WithCheckpoints } else { GraphUse::None };
         let source = FuncSource { file, name: def.name.to_string(), params, returns, requires_top_level, pure, graph };

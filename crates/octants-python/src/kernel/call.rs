@@ -167,6 +167,7 @@ impl Kernel {
         let py = slf.py();
         let this = slf.get();
         let (prepared, last) = this.prepared(py)?;
+        let _call = prepared.program.begin_call();
         let repeats = prepared.has_dataclasses && mode == AutodiffMode::None;
         if repeats && let Some(result) = Self::repeat(slf, &prepared, args, stream.as_ref())? {
             return Ok(result);
@@ -256,6 +257,7 @@ impl Kernel {
             captured_graph::hold_arguments(args);
         }
         let (prepared, _) = self.prepared(py)?;
+        let _call = prepared.program.begin_call();
         let mut gathered = self.gather(&prepared, args, request.mode)?;
         gathered.numbers = request.numbers.map(SmallVec::from_slice);
         gathered.follows = request.follows;

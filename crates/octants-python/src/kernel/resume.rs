@@ -30,6 +30,7 @@ impl Kernel {
         let given: Vec<_> = instance.cloned().into_iter().chain(args.iter()).collect();
         let args = this.bind(py, &given, kwargs)?;
         let (prepared, _) = this.prepared(py)?;
+        let _call = prepared.program.begin_call();
         let mut slots = Slots::new();
         let mut gathered: Gathered<'_> = this.gather(&prepared, &args, AutodiffMode::None)?;
         let spec = Self::find_or_compile(slf, &prepared, &mut gathered, &args, &mut slots, AutodiffMode::None)?;

@@ -10,7 +10,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use crate::driver::Caller;
+use crate::caller::Caller;
 use crate::error::{ErrorKind, Result};
 use crate::interruptible_wait::LOOK;
 
@@ -75,7 +75,7 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
-    use crate::driver::Uninterruptible;
+    use crate::caller::Uninterruptible;
 
     #[test]
     fn branches_alternate_and_the_first_error_stops_all() {

@@ -2,9 +2,10 @@
 
 use super::Stream;
 use crate::buffer::{Buffer, PinnedBuffer};
+use crate::caller::Caller;
 use crate::capture;
 use crate::cores::StreamCore;
-use crate::driver::{Caller, DevicePtr};
+use crate::driver::DevicePtr;
 use crate::error::{ErrorKind, Result};
 use crate::nesting::{self, refuse_while_capturing};
 use crate::pattern::Pattern;

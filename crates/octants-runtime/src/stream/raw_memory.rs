@@ -1,7 +1,8 @@
 //! Copies and fills of memory that is given by its address, in stream order: parts of arrays that ranks combine.
 
 use super::Stream;
-use crate::driver::{Caller, DevicePtr};
+use crate::caller::Caller;
+use crate::driver::DevicePtr;
 use crate::error::Result;
 use crate::nesting::refuse_while_capturing;
 use crate::pattern::Pattern;

@@ -9,10 +9,11 @@ use std::sync::atomic::Ordering;
 
 use super::Stream;
 use super::walk::{Completion, Walk};
+use crate::caller::Caller;
 use crate::capture::{self, CapturedLaunch, Step, Work};
 use crate::captured_graph::{CapturedGraph, Layout, Piece, PieceKind, Plan};
 use crate::cores::{DeviceCore, StreamCore};
-use crate::driver::{Caller, CheckpointWords, DevicePtr, GraphPart, Launch, PartWork, StreamHandle};
+use crate::driver::{CheckpointWords, DevicePtr, GraphPart, Launch, PartWork, StreamHandle};
 use crate::error::{ErrorKind, Result};
 use crate::foreign::Once;
 use crate::fork::Fork;
@@ -49,6 +50,10 @@ impl Stream {
             return Err(if gone { ErrorKind::ProgramGone { what } } else { ErrorKind::ForeignDevice { what } }.into());
         }
         let mut plan = graph.plan(caller);
+        if core.device.has_retired.load(Ordering::Acquire) && plan.uses_retired() {
+            let message = "this graph uses the memory of fields whose SNode tree was destroyed: capture it again";
+            return Err(ErrorKind::Misuse { message: message.into() }.into());
+        }
         if let Some(capture) = capture::current() {
             return capture.note_graph(core, (&plan.steps, &plan.awaited_handles, &plan.own));
         }

@@ -2,8 +2,8 @@
 
 use super::Stream;
 use crate::buffer::Buffer;
+use crate::caller::Caller;
 use crate::capture;
-use crate::driver::Caller;
 use crate::error::Result;
 use crate::nesting::refuse_while_capturing;
 use crate::report::lock;

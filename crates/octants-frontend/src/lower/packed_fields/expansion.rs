@@ -1,9 +1,9 @@
 //! Expands accesses to elements of quantized types, in order, to accesses to words.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use octants_ir::insert_code::{push_if, widen};
-use octants_ir::{AtomicOp, BinaryOp, Body, BufferId, Builder, Const, Op, Scalar, Type, ValueId};
+use octants_ir::{AtomicOp, BinaryOp, BlockId, Body, BufferId, Builder, Const, Op, Scalar, Type, ValueId};
 
 use super::numbers::{WordBits, add_digits, cover, decode, encode};
 use super::{Packed, PackedField, PackedPlace, Which, place_of};
@@ -26,6 +26,8 @@ pub(super) struct Expansion<'a> {
     /// The stores and atomic updates that need no protection from other iterations.
     pub soles: BTreeSet<ValueId>,
     pub pending: Vec<Pending>,
+    /// The numbers of words: by the block, the index of an element, further words, and the elements in a word.
+    pub words: HashMap<(BlockId, ValueId, i64, i64), ValueId>,
 }
 
 impl Expansion<'_> {
@@ -36,7 +38,7 @@ impl Expansion<'_> {
         match &op {
             Op::Load(address) | Op::VolatileLoad(address) => match place(address) {
                 Some(place) => {
-                    self.flush_field(b, place.buffer);
+                    self.flush_before_load(b, &place);
                     self.load(b, v, &place);
                 }
                 None => b.place(v),
@@ -92,6 +94,24 @@ impl Expansion<'_> {
         self.pending = later;
         let now: Vec<Pending> = now;
         now.into_iter().for_each(|pending| write(b, pending));
+    }
+
+    /// Emits the stores to words that a load reads, but for stores to other elements of its word.
+    fn flush_before_load(&mut self, b: &mut Builder, place: &PackedPlace) {
+        if let [packed] = &self.fields[&place.buffer].parts[..]
+            && let Some((own, at)) = self.in_word(b, packed, place)
+        {
+            let is_other = |(other, _): &(Packed, ValueId)| {
+                let (one, two) = (own.component.digits.range, other.component.digits.range);
+                one.first + one.bits <= two.first || two.first + two.bits <= one.first
+            };
+            let may_stay =
+                |p: &Pending| same_indices(&b.body, &p.indices, &at.indices) && p.values.iter().all(is_other);
+            if self.pending.iter().filter(|p| p.words == own.words).all(may_stay) {
+                return;
+            }
+        }
+        self.flush_field(b, place.buffer);
     }
 
     /// The word that has a component of an element, as an address, and the bits there.
@@ -151,7 +171,9 @@ impl Expansion<'_> {
         (address, WordBits::of(b, component.word, shift))
     }
 
-    fn read(&self, b: &mut Builder, packed: &Packed, place: &PackedPlace, compute: Scalar) -> ValueId {
+    fn read(&mut self, b: &mut Builder, packed: &Packed, place: &PackedPlace, compute: Scalar) -> ValueId {
+        let own = self.in_word(b, packed, place);
+        let (packed, place) = own.as_ref().map_or((packed, place), |(packed, place)| (packed, place));
         let (address, bits) = self.word(b, packed, place);
         let word = b.load(address);
         let word = bits.widened(b, word);
@@ -159,8 +181,9 @@ impl Expansion<'_> {
     }
 
     /// The whole element, or one component of it.
-    fn load(&self, b: &mut Builder, v: ValueId, place: &PackedPlace) {
-        let field = &self.fields[&place.buffer];
+    fn load(&mut self, b: &mut Builder, v: ValueId, place: &PackedPlace) {
+        let fields = self.fields;
+        let field = &fields[&place.buffer];
         let all = &field.parts;
         let ty = b.body.ty(v).clone();
         let compute = ty.scalar().expect("compiler bug: an element of a quantized type has scalars");
@@ -211,6 +234,8 @@ impl Expansion<'_> {
 
     /// Defers a store until the other stores to its word are known.
     fn defer_store(&mut self, b: &mut Builder, packed: &Packed, place: &PackedPlace, value: ValueId, is_sole: bool) {
+        let own = self.in_word(b, packed, place);
+        let (packed, place) = own.as_ref().map_or((packed, place), |(packed, place)| (packed, place));
         let same = |p: &Pending| {
             p.words == packed.words
                 && same_indices(&b.body, &p.indices, &place.indices)

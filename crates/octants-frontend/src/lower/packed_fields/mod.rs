@@ -6,10 +6,11 @@
 //! concurrently. Consecutive stores to the same word are merged.
 
 mod expansion;
+mod lanes;
 mod numbers;
 mod sole_writers;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use octants_ir::insert_code::bodies;
 use octants_ir::{BlockId, Body, Buffer, BufferId, Builder, Const, Kernel, Layout, MemorySpace, Op, Type, ValueId};
@@ -108,6 +109,13 @@ impl Lowerer<'_> {
         BufferId((self.buffers.len() - 1) as u32)
     }
 
+    /// If words of a field are of several elements along one axis: the axis, and how many.
+    pub(super) fn elements_of_word(&self, field: BufferId) -> Option<(usize, u32)> {
+        let [part] = &self.packed_fields.fields.get(&field)?.parts[..] else { return None };
+        let [(axis, count)] = part.component.within[..] else { return None };
+        Some((axis, count as u32))
+    }
+
     /// Whether an address is of a field of a quantized type.
     pub(super) fn is_packed(&self, address: ValueId) -> bool {
         place_of(&self.packed_fields.fields, &self.b.body, address).is_some()
@@ -146,8 +154,9 @@ impl PackedFields {
             let soles = if number == functions { soles.clone() } else { BTreeSet::new() };
             let mut b = Builder::new();
             b.body = std::mem::take(body);
+            let fields = &self.fields;
             let mut expansion =
-                Expansion { fields: &self.fields, by_reference: &by_reference, soles, pending: Vec::new() };
+                Expansion { fields, by_reference: &by_reference, soles, pending: Vec::new(), words: HashMap::new() };
             // Blocks that are added are finished.
             for block in 0..b.body.blocks.len() {
                 let insts = std::mem::take(&mut b.body.blocks[block]);
