@@ -14,7 +14,10 @@ use octants_ir::{AtomicOp, BinaryOp, Body, ForLoop, FrameSlot, Layout, LocalId, 
 use crate::facts::BodyFacts;
 
 /// Interleave factors for adjacent elements, by the maximum number of scalar operations in the inner loop's body.
-const ADJACENT: [(usize, u32); 2] = [(12, 32), (32, 16)];
+const ADJACENT: [(usize, u32); 2] = [(12, 64), (32, 16)];
+/// Maximum number of bytes of adjacent elements: vector registers for as many partial sums as hide the latency of an
+/// addition. With twice as many, LLVM 22 no longer vectorizes the sums.
+const MAX_ADJACENT_BYTES: u32 = 256;
 /// Interleave factors for shared elements. Each iteration needs its own registers.
 const SHARING: [(usize, u32); 2] = [(8, 8), (128, 4)];
 /// Operations of at least this cost are calls of vector functions.
@@ -224,7 +227,7 @@ impl Search<'_> {
         }
         let costs = self.facts.of.costs();
         let (mut is_plain, mut calls) = (true, false);
-        let (mut sums, mut spreads) = (HashSet::new(), HashSet::new());
+        let (mut sums, mut spreads, mut widest) = (HashSet::new(), HashSet::new(), 1);
         body.visit(inner.body, &mut |v, inst| {
             is_plain &= !matches!(inst.op, Op::For(_) | Op::Loop(_));
             calls |= costs.instructions(body, &inst.op) >= VECTOR_CALL && !self.is_uniform(v, Some(inner_id));
@@ -233,6 +236,7 @@ impl Search<'_> {
             // Atomic sums stay as they are.
             is_plain &= *kind == Kind::Read || *kind == Kind::Sum && exclusive;
             sums.extend((*kind == Kind::Sum).then_some(spread));
+            widest = widest.max(self.bytes_of_element(memory));
             // Invariant elements are loaded before the inner loop.
             if !self.is_invariant(memory) {
                 spreads.insert(spread);
@@ -244,7 +248,7 @@ impl Search<'_> {
         };
         let adjacent = || {
             let fits = spreads.contains(&Spread::Adjacent) && !spreads.contains(&Spread::Other);
-            of_size(&ADJACENT).filter(|_| fits).map(|factor| (factor, true))
+            of_size(&ADJACENT).filter(|_| fits).map(|factor| (factor.min(MAX_ADJACENT_BYTES / widest), true))
         };
         let sharing = || {
             // With several updates of an element, the inner loop could no longer be vectorized.
@@ -255,6 +259,12 @@ impl Search<'_> {
             of_size(&SHARING).filter(|_| fits).map(|factor| (factor, false))
         };
         if is_plain { adjacent().or_else(sharing) } else { None }
+    }
+
+    /// Bytes of a scalar of the memory.
+    fn bytes_of_element(&self, memory: &Memory) -> u32 {
+        let Memory::Buffer(buffer, ..) = memory else { return 1 };
+        self.facts.of.program.buffers[*buffer].elem.scalar().map_or(1, |scalar| scalar.bytes())
     }
 
     /// How the elements of interleaved iterations relate to one another in a jammed loop.

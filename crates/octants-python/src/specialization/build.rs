@@ -66,8 +66,7 @@ impl Specialization {
     ) -> PyResult<Specialization> {
         let layout = &code.layout;
         let mut slots = vec![0u64; layout.slots as usize];
-        let (mut copies, mut fixed, mut captured) = (Vec::new(), Vec::new(), Vec::new());
-        let mut live: Vec<LiveArray> = Vec::new();
+        let (mut copies, mut fixed, mut captured, mut live) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         fill_roots(binding, code.layout.roots.as_slice(), &mut slots, &mut fixed, world, py)?;
         let leaf_of = |wanted: &Leaf| described.leaves.iter().position(|l| l == wanted);
         let words = |leaf: usize| {
