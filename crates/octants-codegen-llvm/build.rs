@@ -82,6 +82,13 @@ const USED: [&str; 4] = ["X86", "AArch64", "NVPTX", "AMDGPU"];
 /// Parts of each target that lld references but nothing uses: code is neither assembled from text nor disassembled.
 const UNUSED_PARTS: [&str; 2] = ["AsmParser", "Disassembler"];
 
+/// lld also references LLVM's extensions (Polly), for the optimization of whole programs when it links.
+const NO_EXTENSIONS: &str = "
+#include <llvm/Plugins/PassPlugin.h>
+#define HANDLE_EXTENSION(Name) llvm::PassPluginLibraryInfo get##Name##PluginInfo() { return {}; }
+#include <llvm/Support/Extension.def>
+";
+
 /// lld can compile, so it references every target of LLVM, which would link all of them: 46 MB. We only link with it.
 /// Empty functions in place of their entry points exclude the targets that nothing else uses.
 fn leave_out_targets(built: &str) -> String {
@@ -93,7 +100,9 @@ fn leave_out_targets(built: &str) -> String {
     let parts = ["TargetInfo", "Target", "TargetMC", "AsmPrinter"];
     let unused = built.split_whitespace().filter(|t| !USED.contains(t));
     let whole = unused.flat_map(|t| parts.map(|p| empty(t, p)));
-    // LLVM sets up all of the host's parts by itself.
     let others = built.split_whitespace().filter(|t| *t != host);
-    whole.chain(others.flat_map(|t| UNUSED_PARTS.map(|p| empty(t, p)))).collect()
+    // LLVM also sets the host's disassembler up by itself. Its assembler may be needed for inline assembly.
+    let disassembler = empty(host, "Disassembler");
+    let parts = whole.chain(others.flat_map(|t| UNUSED_PARTS.map(|p| empty(t, p)))).chain([disassembler]);
+    parts.chain([NO_EXTENSIONS.to_owned()]).collect()
 }

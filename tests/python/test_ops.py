@@ -1,6 +1,7 @@
 """Operators and functions of numbers on every scalar type, against numpy."""
 
 import platform
+from pathlib import Path
 
 import kernel_operators as operators
 import numpy as np
@@ -450,11 +451,17 @@ def test_casts(source):
         assert out.to_numpy()[keep].tolist() == want[keep].tolist(), f"{source} -> {target}"
 
 
+def has_avx512():
+    """Whether the processor has instructions that convert floats to unsigned integers."""
+    return " avx512f " in Path("/proc/cpuinfo").read_text()
+
+
 @pytest.mark.parametrize("target", INTEGERS)
 @pytest.mark.parametrize("number", [-5.5, 300.7, -3e9, 3e9, 1e10, 1e19, -1e30, 1e30, float("inf"), float("nan")])
 def test_literals_are_cast_as_at_run_time(number, target):
     if not np.isfinite(number) or not np.iinfo(NUMPY[target]).min <= number <= np.iinfo(NUMPY[target]).max:
-        if qd.cfg.arch != qd.cpu or platform.machine() != "x86_64":
+        folds_like_the_processor = platform.machine() == "x86_64" and (target not in UNSIGNED or not has_avx512())
+        if qd.cfg.arch != qd.cpu or not folds_like_the_processor:
             pytest.skip("outside the type's range, processors differ")
     target_type = getattr(qd, target)
     out = qd.field(target_type, shape=2)

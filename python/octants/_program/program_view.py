@@ -94,7 +94,7 @@ class ProgramView:
         return _octants.compiled_count()
 
     def get_num_offloaded_tasks_on_last_call(self) -> int:
-        """Number of tasks of the kernel that this thread launched last."""
+        """Number of tasks of the kernel that was launched last."""
         return _octants.last_task_count()
 
     def get_total_compilation_time(self) -> float:

@@ -1,9 +1,8 @@
 //! The path of a call: positional arguments, their types and contents, slots, launch. This is the hot path, without a
 //! Python frame.
 
-use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use octants_engine::ir::AutodiffMode;
 use octants_engine::runtime::{self, Caller, DispatchingCaller};
@@ -34,15 +33,13 @@ use crate::specialization::{Slots, Specialization};
 use crate::split_dispatch::SplitDispatcher;
 use crate::stream::{scope_stream, stream_argument};
 
-thread_local! {
-    /// The tasks of this thread's last launch of a user's kernel.
-    static LAST_TASKS: Cell<usize> = const { Cell::new(0) };
-}
+/// The tasks of the last launch of a user's kernel.
+static LAST_TASKS: AtomicUsize = AtomicUsize::new(0);
 
-/// The number of tasks of this thread's last launch of a user's kernel.
+/// The number of tasks of the last launch of a user's kernel.
 #[pyfunction]
 pub fn last_task_count() -> usize {
-    LAST_TASKS.get()
+    LAST_TASKS.load(Ordering::Relaxed)
 }
 
 impl Kernel {
@@ -338,7 +335,7 @@ impl Kernel {
         }
         detached::before_launch(py);
         if !self.library {
-            LAST_TASKS.set(spec.code.task_count());
+            LAST_TASKS.store(spec.code.task_count(), Ordering::Relaxed);
         }
         let interpreter = Interpreter::of_launch(py, flats);
         if !spec.split.is_empty() {
