@@ -481,9 +481,12 @@ def one_bit_fields(count: int, shape: tuple[int, ...], bits: int = 1, sparse: bo
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("bits", [1, 4])
 def test_a_loop_over_whole_words_computes_the_same(bits: int, sparse: bool) -> None:
-    shape = (16, 128)
-    x, y, z = one_bit_fields(3, shape, bits, sparse)
-    values = np.random.default_rng(5).integers(0, 1 << bits, shape, dtype=np.int32)
+    shape, margins = (16, 128), (1, 32)
+    y, z = one_bit_fields(2, shape, bits, sparse)
+    # The neighbors of all elements of `y` are inside.
+    (x,) = one_bit_fields(1, tuple(n + 2 * margin for n, margin in zip(shape, margins, strict=True)), bits, sparse)
+    random = np.random.default_rng(5)
+    values, others = (random.integers(0, 1 << bits, field.shape, dtype=np.int32) for field in (x, y))
 
     @qd.kernel
     def store(field: qd.template(), array: qd.types.ndarray(dtype=qd.i32, ndim=2)):
@@ -491,35 +494,38 @@ def test_a_loop_over_whole_words_computes_the_same(bits: int, sparse: bool) -> N
             field[i, j] = array[i, j]
 
     store(x, values)
+    store(y, others)
 
     @qd.kernel
-    def by_word(below: qd.template(), right: qd.template()):
+    def by_word(row: qd.template(), column: qd.template()):
         qd.loop_config(bit_vectorize=True)
-        for i, j in x:
-            y[i, j] = x[i + below, j + right]
-            sum = qd.cast(x[i, j], qd.i32) + 1
-            sum += 2 * x[i + below, j + right]
+        for i, j in y:
+            y[i, j] = x[i + row, j + column]
+            sum = qd.cast(x[i + 1, j + 32], qd.i32) + 1
+            sum += 2 * x[i + row, j + column]
             z[i, j] = qd.min(sum, 3) ^ qd.select(i < j, 1, 0)
 
     @qd.kernel
     def in_place():
         qd.loop_config(bit_vectorize=True)
-        for I in qd.grouped(x):
-            x[I] = x[I] ^ 1
-            x[I] += y[I] & 1
+        for I in qd.grouped(y):
+            y[I] = y[I] ^ 1
+            y[I] += z[I] & 1
 
-    for below, right in ((0, 0), (0, 1), (1, -1), (-1, 3), (0, 32)):
-        by_word(below, right)
-        inner = (slice(1, -1), slice(32, -32))
-        moved = np.roll(values, (-below, -right), (0, 1))
-        np.testing.assert_array_equal(y.to_numpy()[inner], moved[inner])
+    def part(row: int, column: int) -> np.ndarray:
+        return values[row : row + shape[0], column : column + shape[1]]
+
+    for row, column in ((1, 32), (1, 33), (2, 31), (0, 35), (1, 64)):
+        by_word(row, column)
+        np.testing.assert_array_equal(y.to_numpy(), part(row, column))
         i, j = np.indices(shape)
-        expected = (np.minimum(values + 1 + 2 * moved, 3) ^ (i < j)) & ((1 << bits) - 1)
-        np.testing.assert_array_equal(z.to_numpy()[inner], expected[inner])
-    store(y, values)
+        expected = (np.minimum(part(1, 32) + 1 + 2 * part(row, column), 3) ^ (i < j)) & ((1 << bits) - 1)
+        np.testing.assert_array_equal(z.to_numpy(), expected)
+    store(y, others)
+    store(z, others)
     in_place()
-    expected = ((values ^ 1) + (values & 1)) & ((1 << bits) - 1)
-    np.testing.assert_array_equal(x.to_numpy(), expected)
+    expected = ((others ^ 1) + (others & 1)) & ((1 << bits) - 1)
+    np.testing.assert_array_equal(y.to_numpy(), expected)
 
 
 def test_a_loop_over_whole_words_stores_each_word_once() -> None:
