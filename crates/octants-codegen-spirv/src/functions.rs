@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use octants_ir::{FuncId, Scalar};
+use octants_ir::{FuncId, Function, Op, Scalar};
 use rspirv::spirv::StorageClass;
 
 use crate::emit::{Emitter, Id};
@@ -42,8 +42,12 @@ impl<'p> Unit<'p> {
         if let Some(function) = self.instances.borrow().get(&key) {
             return (*function, ret);
         }
-        let id = self.e.id();
-        self.e.name(id, &self.facts.program.functions[f.index()].name);
+        let (id, functions) = (self.e.id(), &self.facts.program.functions);
+        let name = &functions[f.index()].name;
+        if is_recursive(functions, f) {
+            self.e.refuse(format!("the function `{name}` is recursive, which Vulkan does not allow"));
+        }
+        self.e.name(id, name);
         self.instances.borrow_mut().insert(key.clone(), id);
         self.pending.borrow_mut().push((key, id));
         (id, ret)
@@ -157,4 +161,21 @@ impl<'p> Unit<'p> {
         e.ret_value(result);
         e.end_function();
     }
+}
+
+/// Whether a function calls itself, directly or through others. SPIR-V has no recursion.
+fn is_recursive(functions: &[Function], f: FuncId) -> bool {
+    let mut reached = vec![false; functions.len()];
+    let mut open = vec![f];
+    while let Some(at) = open.pop() {
+        let body = &functions[at.index()].body;
+        body.visit(body.root, &mut |_, inst| {
+            if let Op::Call(callee, _) = inst.op
+                && !std::mem::replace(&mut reached[callee.index()], true)
+            {
+                open.push(callee);
+            }
+        });
+    }
+    reached[f.index()]
 }
