@@ -63,7 +63,7 @@ fn reporting_functions(functions: &[Function]) -> Vec<bool> {
     }
 }
 
-/// The message of an assertion or report. Races name their accesses themselves, and what the user prints stays as it is.
+/// The message of an assertion or report. Races name their own accesses, and what the user prints stays as it is.
 fn message_of(op: &mut Op) -> Option<&mut Vec<TextPart>> {
     match op {
         Op::Assert(_, parts) if parts.first() != Some(&TextPart::Race) => Some(parts),

@@ -133,11 +133,14 @@ def test_epochs_wrap_after_many_launches():
         run(scatter, x, array(np.zeros(8)))
 
 
-def test_off_checks_nothing():
+@pytest.mark.parametrize("program", ["scatter_through_an_index_array", "histogram_by_plain_sums"])
+def test_races_are_reported_only_when_asked_for(program):
     qd.init(arch=qd.cpu)
-    data_dependent.scatter_through_an_index_array(True)
-    data_dependent.histogram_by_plain_sums(True)
+    getattr(data_dependent, program)(True)
     qd.sync()
+    qd.init(arch=qd.cpu, check_races="full")
+    with pytest.raises(RuntimeError, match="race"):
+        getattr(data_dependent, program)(True)
 
 
 def test_comparisons_of_launches_with_indices_from_memory_are_bounded():

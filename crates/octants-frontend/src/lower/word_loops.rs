@@ -1,5 +1,5 @@
-//! Loops over a `quant_array` with `qd.loop_config(bit_vectorize=True)`: an iteration is a word, and the body is lowered
-//! for each element in it. Loads and stores of these elements then become loads and stores of whole words.
+//! Loops over a `quant_array` with `qd.loop_config(bit_vectorize=True)`: an iteration is a word, and the body is
+//! lowered for each element in it. Loads and stores of these elements then become loads and stores of whole words.
 //!
 //! Only bodies of assignments qualify. A body that jumps, loops, branches or calls functions is lowered as usual.
 
