@@ -18,6 +18,7 @@ use crate::lay_out_fragments::lay_out_fragments;
 use crate::merge_accesses::merge_accesses;
 use crate::merge_copies::merge_copies;
 use crate::narrow_barriers::narrow_barriers;
+use crate::narrow_ranges::narrow_ranges;
 use crate::privatize_in_shared_memory::privatize_in_shared_memory;
 use crate::privatize_scatter::privatize_scatter;
 use crate::reduce_in_blocks::reduce_in_blocks;
@@ -78,6 +79,7 @@ pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[
         run: |scheduled, s| tile_in_shared_memory(scheduled, s),
     },
     Pass { name: "narrow_barriers", runs: |_, s| s.target.has_grid, run: |scheduled, s| narrow_barriers(scheduled, s) },
+    Pass { name: "narrow_ranges", runs: |_, s| !s.target.has_grid, run: |scheduled, s| narrow_ranges(scheduled, s) },
     // After the passes that need whole loops.
     Pass { name: "split_remainders", runs: always, run: |scheduled, _| split_remainders(scheduled) },
     Pass {
