@@ -268,6 +268,13 @@ impl Metadata {
         self.mark_loop(back_edge, &facts);
     }
 
+    /// Marks the back edge of a loop whose vector code masks missing iterations.
+    pub fn mark_masked_loop(&self, e: &Emitter, back_edge: V) {
+        let yes = llvm!(LLVMValueAsMetadata(e.int(e.i1, 1)));
+        let facts = [("llvm.loop.vectorize.predicate.enable", Some(yes)), ("llvm.loop.unroll.runtime.disable", None)];
+        self.mark_loop(back_edge, &facts);
+    }
+
     /// Marks the back edge of a loop that must be fully unrolled.
     pub fn mark_fully_unrolled_loop(&self, back_edge: V) {
         self.mark_loop(back_edge, &[("llvm.loop.unroll.full", None)]);

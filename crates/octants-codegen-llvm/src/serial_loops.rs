@@ -72,6 +72,8 @@ impl<'p> Lowering<'_, 'p> {
             self.u.metadata.mark_thread_loop(e, back, nest.of.hints);
         } else if nest.of.hints.no_vectors {
             self.u.metadata.mark_ordered_loop(e, back);
+        } else if nest.of.hints.masked && self.u.target.masks_vectors() {
+            self.u.metadata.mark_masked_loop(e, back);
         } else if let Some(unroll) = unroll {
             self.u.metadata.mark_unrolled_loop(e, back, unroll.factor);
         } else {

@@ -200,6 +200,9 @@ pub struct LoopHints {
     pub independent: bool,
     /// It is not vectorized.
     pub no_vectors: bool,
+    /// It has few iterations: vector code masks those that are missing in the last vector, instead of running the rest
+    /// one by one.
+    pub masked: bool,
     /// The threads of a subgroup run it in lockstep. Passes leave it and the loops in it as they are.
     pub converged: bool,
 }

@@ -175,6 +175,7 @@ fn loop_hints(p: &mut Parser) -> Parsed<LoopHints> {
             }
             "independent" => hints.independent = true,
             "no_vectors" => hints.no_vectors = true,
+            "masked" => hints.masked = true,
             "converged" => hints.converged = true,
             _ => match CodeSizeHint::ALL.iter().find(|hint| hint.name() == Some(word.as_str())) {
                 Some(hint) => hints.code_size = *hint,

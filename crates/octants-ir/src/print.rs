@@ -393,6 +393,7 @@ fn hints_text(hints: &LoopHints) -> String {
     items.extend(hints.code_size.name().map(str::to_string));
     items.extend(hints.independent.then(|| "independent".to_string()));
     items.extend(hints.no_vectors.then(|| "no_vectors".to_string()));
+    items.extend(hints.masked.then(|| "masked".to_string()));
     items.extend(hints.converged.then(|| "converged".to_string()));
     if items.is_empty() { String::new() } else { format!(" hints({})", items.join(", ")) }
 }

@@ -113,6 +113,9 @@ fn describe_loop(hints: LoopHints, text: &mut String) {
         let remainder = unroll.remainder_factor.map_or(String::new(), |factor| format!(", {factor} for the remainder"));
         _ = writeln!(text, "    unroll factor {}{remainder}", unroll.factor);
     }
+    if hints.masked {
+        text.push_str("    masked vectors\n");
+    }
     match hints.code_size {
         CodeSizeHint::None => {}
         CodeSizeHint::UnrollFully => text.push_str("    fully unrolled\n"),

@@ -1,13 +1,14 @@
 //! Hints to the optimizer for loops: unroll factors, limits on code size, and which parallel loops have independent
 //! iterations.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use octants_ir::{BlockId, Body, CodeSizeHint, ForLoop, LoopHints, Op, Scheduled, Task, ValueId};
+use octants_analysis::{Place, trace_address};
+use octants_ir::{BlockId, Body, CodeSizeHint, Effect, ForLoop, LoopHints, Op, Scheduled, Task, ValueId};
 
 use crate::facts::ProgramFacts;
 use crate::intra_iteration_dependence::has_intra_iteration_dependence;
-use crate::prefetch::{has_many_threads, prefetch};
+use crate::prefetch::{has_many_threads, is_row, prefetch};
 use crate::schedule_task::{MANY_LOOPS, ParallelLoop, is_huge};
 use crate::scheduling::Scheduling;
 use crate::unroll_arrays::walks_short_arrays;
@@ -107,5 +108,34 @@ fn hints_of_loop(facts: &ProgramFacts<'_>, around: LoopContext, body: &Body, l: 
     };
     let is_cut = target.has_grid && target.waits_for_loads && !around.many_loops;
     let unroll = if is_cut { prefetch(facts.costs(), body, l, around.many_threads) } else { None };
-    LoopHints { unroll, code_size, ..LoopHints::default() }
+    let masked = target.has_vectors && is_short_row(body, l);
+    LoopHints { unroll, code_size, masked, ..LoopHints::default() }
+}
+
+/// An innermost loop over a row whose bounds are read from memory, which is likely to be short: it visits neighbors, or
+/// the elements of a row of a sparse matrix. It stores nothing but locals: LLVM 22 moves masked loads after stores
+/// (`freeze_conditional_loads`). Sums of adjacent elements are left to interleaved vectors, as their rows may be long.
+fn is_short_row(body: &Body, l: &ForLoop) -> bool {
+    let (mut only_sums, mut branches, mut inside) = (l.dims.len() == 1 && is_row(body, l), false, HashSet::new());
+    let mut reads_indices = false;
+    body.visit(l.body, &mut |v, inst| {
+        let of_inside = |u: ValueId| inside.contains(&u);
+        match inst.op.effect() {
+            Effect::Write(at) => only_sums &= matches!(trace_address(body, at), Place::Local(_)),
+            Effect::Branch(..) => branches = true,
+            Effect::Read(at) => {
+                if !matches!(trace_address(body, at), Place::Local(_)) {
+                    reads_indices |= of_inside(at);
+                    inside.insert(v);
+                }
+            }
+            Effect::Pure | Effect::Index => {
+                let mut follows = false;
+                inst.op.for_each_operand(|u| follows |= of_inside(u));
+                inside.extend(follows.then_some(v));
+            }
+            _ => only_sums = false,
+        }
+    });
+    only_sums && (branches || reads_indices)
 }

@@ -70,7 +70,7 @@ pub(crate) fn has_many_threads(l: &ForLoop, count: Option<u64>) -> bool {
 }
 
 /// The innermost bounds may be computed from memory at loop indices.
-fn is_row(body: &Body, l: &ForLoop) -> bool {
+pub(crate) fn is_row(body: &Body, l: &ForLoop) -> bool {
     let mut open: Vec<ValueId> = l.dims.last().map_or(Vec::new(), |d| vec![d.begin, d.end]);
     let (mut seen, mut is_read, mut depends) = (HashSet::new(), false, false);
     while let Some(v) = open.pop() {

@@ -334,6 +334,10 @@ impl Target for Cpu {
             .collect()
     }
 
+    fn masks_vectors(&self) -> bool {
+        self.widest_vector == 512
+    }
+
     fn prefer_narrow_vectors(&self, e: &Emitter, function: V) {
         if self.prefer_width > NARROW {
             e.function_text_attribute(function, "prefer-vector-width", &NARROW.to_string());

@@ -278,6 +278,10 @@ pub(crate) trait Target {
     fn vector_forms(&self, _name: &str, _scalar: Scalar, _operands: usize) -> Vec<VectorForm> {
         Vec::new()
     }
+    /// Whether vector instructions take masks, at no cost.
+    fn masks_vectors(&self) -> bool {
+        false
+    }
     /// Prefers narrower vectors in a large function. The widest ones add a vectorized remainder loop to each loop,
     /// which costs compile time and rarely pays in large functions.
     fn prefer_narrow_vectors(&self, _e: &Emitter, _function: V) {}
