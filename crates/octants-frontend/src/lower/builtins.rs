@@ -127,6 +127,9 @@ static BUILTINS: &[Builtin] = &[
     row("simt.lane", NONE, |l, c| l.lower_grid_value(c)),
     row("simt.log2_group_size", NONE, |l, _| l.lower_log2_group_size()),
     row("simt.product", Exactly(4, "`product` takes a kind and three fragments"), |l, c| l.lower_product(c)),
+    row("simt.require_block_size", Exactly(1, "`require_block_size` takes a size"), |l, c| {
+        l.lower_required_block_size(c)
+    }),
     row("simt.shuffle", Exactly(2, "`shuffle` takes a value and an index"), |l, c| {
         l.lower_shuffle(c, SubgroupOp::Shuffle)
     }),

@@ -116,7 +116,7 @@ impl Cut<'_> {
             }
             let is_control = !op.blocks().is_empty() || op.is_terminator();
             let is_behind = is_control
-                || meeting(op).is_some()
+                || meeting(op).is_some() && !matches!(op, Op::Subgroup(..))
                 || pending.may_end && self.code.may_be_undefined(v)
                 || self.loads_what_is_written(v, &pending)
                 || self.stores_what_is_read(v, &pending)
