@@ -2,9 +2,9 @@
 //! operation is in a branch, or after an exit in a branch, whose condition consists of constants and the thread's
 //! position, or in a loop with such bounds. Other cases are found at run time in debug mode (`check_convergence`).
 //!
-//! Conditions are evaluated for each thread of the first blocks of a loop. A function is analyzed for the smallest
-//! block of the kernel's loops.
+//! Conditions are evaluated for each thread of the first blocks of a loop, in functions with the arguments of the call.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use octants_analysis::local_uses;
@@ -13,7 +13,6 @@ use octants_ir::schedule::LocalUses;
 use octants_ir::{BlockId, Body, Const, ForLoop, GridValue, Kernel, Op, ValueId};
 
 use crate::evaluate;
-use crate::first_calls::first_calls;
 use crate::synchronization::Synchronizations;
 
 /// The mistakes, in the order of the code. `subgroup_size` is the target's.
@@ -31,48 +30,28 @@ pub fn find_divergence(kernel: &Kernel, subgroup_size: u32) -> Vec<Diagnostic> {
             loops.push(v);
         }
     });
-    let loops: Vec<(ValueId, &ForLoop)> =
-        loops.into_iter().filter_map(|v| Some((v, for_loop(&kernel.body, v)?))).collect();
-    let threads_of = |l: &ForLoop| Threads::of(l, subgroup_size.max(1));
-    let Some(smallest) = loops.iter().map(|(_, l)| threads_of(l)).reduce(Threads::common) else {
-        return Vec::new();
-    };
     let mut found = Vec::new();
-    let mut look = |body: &Body, around: Option<(ValueId, &ForLoop)>, threads: Threads, call: Option<Span>| {
-        let block = around.map_or(body.root, |(_, l)| l.body);
-        let count = around.and_then(|(_, l)| count_of(body, l)).unwrap_or(threads.block_dim);
-        let mut search = Search {
-            synchronization: &synchronization,
-            body,
-            locals: local_uses(body),
-            threads,
-            count: count.min(MOST_THREADS),
-            parallel: around,
-            found: Vec::new(),
-        };
-        search.block(block, Ahead::default());
-        for mut mistake in search.found {
-            let spans = mistake.trace.iter_mut().map(|(_, span)| span).chain(&mut mistake.span);
-            spans.for_each(|span| *span = call.map_or(*span, |call| span.inlined_at(call)));
-            found.push(mistake);
-        }
-    };
-    for (function, call) in kernel.functions.iter().zip(first_calls(kernel)) {
-        look(&function.body, None, smallest, call);
+    for v in loops {
+        let Op::For(l) = &kernel.body.inst(v).op else { continue };
+        let threads = Threads::of(l, subgroup_size.max(1));
+        let count = count_of(&kernel.body, l).unwrap_or(threads.block_dim).min(MOST_THREADS);
+        let calls = MOST_CALLS;
+        let parallel = (v, &**l);
+        let mut search = Search { kernel, synchronization: &synchronization, threads, count, parallel, calls, found };
+        let frame = Frame { body: &kernel.body, locals: local_uses(&kernel.body), name: &kernel.name, call: None };
+        search.block(&frame, l.body, Ahead::default());
+        found = search.found;
     }
-    loops.into_iter().for_each(|(v, l)| look(&kernel.body, Some((v, l)), threads_of(l), None));
+    let mut seen = HashSet::new();
+    found.retain(|mistake| seen.insert(mistake.span));
     found
 }
 
+/// Calls that are analyzed in a loop.
+const MOST_CALLS: u32 = 1000;
+
 /// Threads whose conditions are compared.
 const MOST_THREADS: u32 = 1 << 14;
-
-fn for_loop(body: &Body, v: ValueId) -> Option<&ForLoop> {
-    match &body.inst(v).op {
-        Op::For(l) => Some(l),
-        _ => None,
-    }
-}
 
 /// The number of iterations of a loop, if the code determines it.
 fn count_of(body: &Body, l: &ForLoop) -> Option<u32> {
@@ -110,12 +89,6 @@ impl Threads {
         let block_dim = config.and_then(|c| if c.serialize { Some(1) } else { c.block_dim });
         Threads { block_dim: block_dim.unwrap_or(subgroup_size), is_exact: block_dim.is_some(), subgroup_size }
     }
-
-    /// What the blocks of two loops have in common.
-    fn common(self, other: Threads) -> Threads {
-        let is_exact = self.is_exact && other.is_exact && self.block_dim == other.block_dim;
-        Threads { block_dim: self.block_dim.min(other.block_dim), is_exact, ..self }
-    }
 }
 
 /// Threads that reach an operation together.
@@ -149,24 +122,41 @@ struct Ahead {
     in_body: Meetings,
 }
 
-struct Search<'a> {
-    synchronization: &'a Synchronizations,
+/// The kernel's code, or that of a function that it calls.
+struct Frame<'a> {
     body: &'a Body,
     locals: Arc<LocalUses>,
+    name: &'a str,
+    /// The caller, the arguments, and the place of the call.
+    call: Option<(&'a Frame<'a>, &'a [ValueId], Span)>,
+}
+
+impl Frame<'_> {
+    /// The calls that lead to this code.
+    fn depth(&self) -> u32 {
+        self.call.map_or(0, |(caller, ..)| caller.depth() + 1)
+    }
+}
+
+struct Search<'a> {
+    kernel: &'a Kernel,
+    synchronization: &'a Synchronizations,
     threads: Threads,
     /// The threads whose values are compared.
     count: u32,
     /// The loop whose body is analyzed.
-    parallel: Option<(ValueId, &'a ForLoop)>,
+    parallel: (ValueId, &'a ForLoop),
+    /// Calls that may still be analyzed.
+    calls: u32,
     found: Vec<Diagnostic>,
 }
 
 impl Search<'_> {
-    fn block(&mut self, block: BlockId, around: Ahead) {
-        let code = self.body.block(block);
+    fn block(&mut self, frame: &Frame<'_>, block: BlockId, around: Ahead) {
+        let code = frame.body.block(block);
         let mut after = vec![Meetings::default(); code.len() + 1];
         for (i, v) in code.iter().enumerate().rev() {
-            after[i] = self.at(*v).or(after[i + 1]);
+            after[i] = self.at(frame, *v).or(after[i + 1]);
         }
         for (i, &v) in code.iter().enumerate() {
             let ahead = Ahead {
@@ -174,29 +164,29 @@ impl Search<'_> {
                 in_body: after[i + 1].or(around.in_body),
                 ..around
             };
-            self.inst(v, ahead);
+            self.inst(frame, v, ahead);
         }
     }
 
-    fn inst(&mut self, v: ValueId, ahead: Ahead) {
-        let op = &self.body.inst(v).op;
+    fn inst(&mut self, frame: &Frame<'_>, v: ValueId, ahead: Ahead) {
+        let op = &frame.body.inst(v).op;
         let mut inside = ahead;
         match op {
             Op::If(c, yes, no) => {
-                let within = self.inside(*yes).or(self.inside(*no));
-                let exits = [*yes, *no].into_iter().fold(Exits::default(), |e, b| e.or(self.exits(b, true)));
+                let within = self.inside(frame, *yes).or(self.inside(frame, *no));
+                let exits = [*yes, *no].into_iter().fold(Exits::default(), |e, b| e.or(self.exits(frame, b, true)));
                 let beyond = [
                     (exits.breaks, ahead.in_loop, "leave the loop"),
                     (exits.continues, ahead.in_iteration, "end the iteration"),
                     (exits.returns, ahead.in_body, "return"),
                 ];
-                if self.report_if_differs(&[*c], within, |group, operation| {
+                if self.report_if_differs(frame, &[*c], within, |group, operation| {
                     format!("only some threads of the {group} take the branch around this {operation}")
                 }) {
                     return;
                 }
                 for (_, meetings, what) in beyond.into_iter().filter(|(leaves, ..)| *leaves) {
-                    if self.report_if_differs(&[*c], meetings, |group, operation| {
+                    if self.report_if_differs(frame, &[*c], meetings, |group, operation| {
                         format!("only some threads of the {group} reach this {operation}, because the others {what}")
                     }) {
                         return;
@@ -204,9 +194,9 @@ impl Search<'_> {
                 }
             }
             Op::For(l) => {
-                let within = self.inside(l.body);
+                let within = self.inside(frame, l.body);
                 let bounds: Vec<ValueId> = l.dims.iter().flat_map(|d| [d.begin, d.end]).collect();
-                if self.report_if_differs(&bounds, within, |group, operation| {
+                if self.report_if_differs(frame, &bounds, within, |group, operation| {
                     format!(
                         "threads of the {group} run different numbers of iterations of the loop around this {operation}"
                     )
@@ -217,25 +207,36 @@ impl Search<'_> {
                     Ahead { in_loop: within, in_iteration: Meetings::default(), in_body: within.or(ahead.in_body) };
             }
             Op::Loop(body) => {
-                let within = self.inside(*body);
+                let within = self.inside(frame, *body);
                 inside =
                     Ahead { in_loop: within, in_iteration: Meetings::default(), in_body: within.or(ahead.in_body) };
             }
+            Op::Call(f, arguments) => {
+                let callee = &self.kernel.functions[f.index()];
+                let body = &callee.body;
+                if frame.depth() < MOST_DEPTH && self.calls > 0 && self.synchronization.at(op).any() {
+                    self.calls -= 1;
+                    let call = Some((frame, &arguments[..], frame.body.inst(v).span));
+                    let callee = Frame { body, locals: local_uses(body), name: &callee.name, call };
+                    self.block(&callee, body.root, Ahead::default());
+                }
+            }
             _ => {}
         }
-        op.blocks().into_iter().for_each(|b| self.block(b, inside));
+        op.blocks().into_iter().for_each(|b| self.block(frame, b, inside));
     }
 
     /// Notes operations that some threads reach without others, because they have different values. The lines of the
     /// value and of the operation, which may be in a library's function, are shown.
     fn report_if_differs(
         &mut self,
+        frame: &Frame<'_>,
         values: &[ValueId],
         meetings: Meetings,
         message: impl Fn(&str, &str) -> String,
     ) -> bool {
-        let differs = |group| values.iter().any(|v| self.differs(*v, group));
-        let condition = values.first().map(|v| self.body.inst(*v).span);
+        let differs = |group| values.iter().any(|v| self.differs(frame, *v, group));
+        let condition = values.first().map(|v| frame.body.inst(*v).span);
         let (span, text, hint) = match meetings {
             Meetings { block: Some(span), .. } if differs(Group::Block) => (
                 span,
@@ -251,40 +252,48 @@ impl Search<'_> {
             _ => return false,
         };
         let mut found = *Diagnostic::new(Code::Compilation, span, text).with_hint(hint);
-        found.trace.extend(condition.map(|span| (String::new(), span)));
+        let name = || frame.name.to_owned();
+        found.trace.extend(span.outermost_call().map(|call| (name(), call)));
+        found.trace.extend(condition.map(|span| (name(), span)));
+        let mut frame = frame;
+        while let Some((caller, _, span)) = frame.call {
+            found.trace.push((frame.name.to_owned(), span));
+            frame = caller;
+        }
+        found.root.clone_from(&self.kernel.name);
         self.found.push(found);
         true
     }
 
     /// The operations at an instruction, or in its blocks.
-    fn at(&self, v: ValueId) -> Meetings {
-        let inst = self.body.inst(v);
+    fn at(&self, frame: &Frame<'_>, v: ValueId) -> Meetings {
+        let inst = frame.body.inst(v);
         let here = self.synchronization.at(&inst.op);
         let span = Some(inst.span);
         let here = Meetings { block: span.filter(|_| here.block), subgroup: span.filter(|_| here.subgroup) };
-        inst.op.blocks().into_iter().fold(here, |found, b| found.or(self.inside(b)))
+        inst.op.blocks().into_iter().fold(here, |found, b| found.or(self.inside(frame, b)))
     }
 
-    fn inside(&self, block: BlockId) -> Meetings {
-        self.body.block(block).iter().fold(Meetings::default(), |found, v| found.or(self.at(*v)))
+    fn inside(&self, frame: &Frame<'_>, block: BlockId) -> Meetings {
+        frame.body.block(block).iter().fold(Meetings::default(), |found, v| found.or(self.at(frame, *v)))
     }
 
     /// How control leaves a block early. Loops inside of it have their own `break` and `continue`.
-    fn exits(&self, block: BlockId, of_this_loop: bool) -> Exits {
+    fn exits(&self, frame: &Frame<'_>, block: BlockId, of_this_loop: bool) -> Exits {
         let mut found = Exits::default();
-        for &v in self.body.block(block) {
-            let op = &self.body.inst(v).op;
+        for &v in frame.body.block(block) {
+            let op = &frame.body.inst(v).op;
             found.breaks |= of_this_loop && matches!(op, Op::Break);
             found.continues |= of_this_loop && matches!(op, Op::Continue);
             found.returns |= matches!(op, Op::Return(_));
             let of_this_loop = of_this_loop && !matches!(op, Op::For(_) | Op::Loop(_));
-            found = op.blocks().into_iter().fold(found, |found, b| found.or(self.exits(b, of_this_loop)));
+            found = op.blocks().into_iter().fold(found, |found, b| found.or(self.exits(frame, b, of_this_loop)));
         }
         found
     }
 
     /// Two threads of a block, or of a subgroup, have different values.
-    fn differs(&self, v: ValueId, group: Group) -> bool {
+    fn differs(&self, frame: &Frame<'_>, v: ValueId, group: Group) -> bool {
         let Threads { block_dim, subgroup_size, .. } = self.threads;
         let group_of = |t: u32| match group {
             Group::Block => (t / block_dim, 0),
@@ -292,7 +301,7 @@ impl Search<'_> {
         };
         let mut first = None;
         (0..self.count).any(|t| {
-            let Some(value) = self.value(v, t, DEPTH) else { return false };
+            let Some(value) = self.value(frame, v, t, DEPTH) else { return false };
             match first {
                 Some((group, other)) if group == group_of(t) => value != other,
                 _ => {
@@ -304,11 +313,11 @@ impl Search<'_> {
     }
 
     /// The value on a thread, if it depends only on the thread's position. `thread` is its number in the grid.
-    fn value(&self, v: ValueId, thread: u32, depth: u32) -> Option<Const> {
-        let v = self.locals.source(v);
-        let inst = self.body.inst(v);
+    fn value(&self, frame: &Frame<'_>, v: ValueId, thread: u32, depth: u32) -> Option<Const> {
+        let v = frame.locals.source(v);
+        let inst = frame.body.inst(v);
         let depth = depth.checked_sub(1)?;
-        let of = |u: ValueId| Some((self.value(u, thread, depth)?, self.body.ty(u).scalar()?));
+        let of = |u: ValueId| Some((self.value(frame, u, thread, depth)?, frame.body.ty(u).scalar()?));
         let int = |n: u32| Some(Const::Int(n.into()));
         let Threads { block_dim, is_exact, subgroup_size } = self.threads;
         inst.ty.scalar()?;
@@ -317,9 +326,13 @@ impl Search<'_> {
             Op::Grid(GridValue::Thread) => int(thread % block_dim),
             Op::Grid(GridValue::Lane) => int(thread % block_dim % subgroup_size),
             Op::Grid(GridValue::BlockSize) if is_exact => int(block_dim),
-            Op::Grid(GridValue::Block) if is_exact && self.parallel.is_some() => int(thread / block_dim),
+            Op::Grid(GridValue::Block) if is_exact => int(thread / block_dim),
+            Op::Param(number) => {
+                let (caller, arguments, _) = frame.call?;
+                self.value(caller, *arguments.get(*number as usize)?, thread, depth)
+            }
             Op::Grid(GridValue::SubgroupSize) => int(subgroup_size),
-            Op::LoopIndex(l, axis) => self.loop_index(*l, *axis as usize, thread),
+            Op::LoopIndex(l, axis) if frame.call.is_none() => self.loop_index(*l, *axis as usize, thread),
             Op::Unary(op, a) => of(*a).and_then(|(a, s)| evaluate::unary(*op, a, s)),
             Op::Binary(op, a, b) => {
                 let ((a, s), (b, _)) = (of(*a)?, of(*b)?);
@@ -332,16 +345,19 @@ impl Search<'_> {
 
     /// The index of the parallel loop on a thread: threads run the iterations in order.
     fn loop_index(&self, of: ValueId, axis: usize, thread: u32) -> Option<Const> {
-        let (v, l) = self.parallel.filter(|(v, _)| *v == of)?;
-        debug_assert_eq!(v, of);
+        let (v, l) = self.parallel;
+        if v != of {
+            return None;
+        }
+        let body = &self.kernel.body;
         let mut number = thread;
         for inner in (axis + 1..l.dims.len()).rev() {
-            number = number.checked_div(extent_of(self.body, l, inner)?)?;
+            number = number.checked_div(extent_of(body, l, inner)?)?;
         }
         if axis > 0 {
-            number = number.checked_rem(extent_of(self.body, l, axis)?)?;
+            number = number.checked_rem(extent_of(body, l, axis)?)?;
         }
-        Some(Const::Int(constant(self.body, l.dims[axis].begin)? + i64::from(number)))
+        Some(Const::Int(constant(body, l.dims[axis].begin)? + i64::from(number)))
     }
 }
 
@@ -364,7 +380,10 @@ impl Exits {
 }
 
 /// Operations that a condition is followed through.
-const DEPTH: u32 = 8;
+const DEPTH: u32 = 10;
+
+/// Nested calls that are analyzed.
+const MOST_DEPTH: u32 = 16;
 
 #[cfg(test)]
 mod tests {

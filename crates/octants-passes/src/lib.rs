@@ -23,7 +23,6 @@ mod find_divergence;
 mod find_overlaps;
 mod find_partial_products;
 pub mod find_races;
-mod first_calls;
 pub mod fold_constants;
 mod gather_updates;
 pub mod hoist_invariants;

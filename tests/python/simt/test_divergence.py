@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import octants as qd
+from octants.simt import block
 
 KNOWN = [
     "if block.thread_idx() < 5:\n block.sync()",
