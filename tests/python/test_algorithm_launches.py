@@ -265,7 +265,6 @@ def test_select_structs(n: int) -> None:
         assert (out.at.to_numpy()[:found] == wanted[:, None] + np.arange(3)).all()
 
 
-
 @pytest.mark.parametrize("components", [1, 3])
 @pytest.mark.parametrize("n", [10, 9000])
 def test_select_vectors(n: int, components: int) -> None:

@@ -97,7 +97,7 @@ def k():
     names["before"]()
     with pytest.raises(qd.OctantsCompilationError, match=r"writes `[ys].*only reads it") as caught:
         names["k"]()
-    assert ', line 19' in str(caught.value) or ', line 6, in put' in str(caught.value)
+    assert ", line 19" in str(caught.value) or ", line 6, in put" in str(caught.value)
 
 
 def test_hints_take_arrays() -> None:

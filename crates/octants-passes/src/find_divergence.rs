@@ -300,16 +300,22 @@ impl Search<'_> {
             Group::Subgroup => (t / block_dim, t % block_dim / subgroup_size),
         };
         let mut first = None;
-        (0..self.count).any(|t| {
-            let Some(value) = self.value(frame, v, t, DEPTH) else { return false };
-            match first {
-                Some((group, other)) if group == group_of(t) => value != other,
-                _ => {
-                    first = Some((group_of(t), value));
-                    false
-                }
+        for t in 0..self.count {
+            let value = self.value(frame, v, t, DEPTH);
+            if t == 0 && value.is_none() {
+                return false;
             }
-        })
+            match (first, value) {
+                (Some((group, other)), Some(value)) if group == group_of(t) => {
+                    if value != other {
+                        return true;
+                    }
+                }
+                (_, Some(value)) => first = Some((group_of(t), value)),
+                (_, None) => {}
+            }
+        }
+        false
     }
 
     /// The value on a thread, if it depends only on the thread's position. `thread` is its number in the grid.
