@@ -15,10 +15,10 @@ use crate::value::Value;
 /// Arrays that loops promise to only read.
 #[derive(Default)]
 pub(super) struct ReadOnly {
-    /// For the next loop, with their names.
-    pending: Vec<(BufferId, String)>,
+    /// For the next loop.
+    pending: Vec<BufferId>,
     /// By loop of the kernel.
-    loops: Vec<(ValueId, Vec<(BufferId, String)>)>,
+    loops: Vec<(ValueId, Vec<BufferId>)>,
 }
 
 impl Lowerer<'_> {
@@ -32,8 +32,7 @@ impl Lowerer<'_> {
                 return self.err(Code::Type, text);
             }
             if call.name == "cache_read_only" {
-                let names = arrays.into_iter().map(|b| (b, self.buffers[b.index()].name.clone()));
-                self.read_only.pending.extend(names);
+                self.read_only.pending.extend(arrays);
             }
         }
         Ok(Value::None)
@@ -55,12 +54,12 @@ impl Lowerer<'_> {
     }
 
     /// The arrays that the next loop promises to only read.
-    pub(super) fn take_read_only(&mut self) -> Vec<(BufferId, String)> {
+    pub(super) fn take_read_only(&mut self) -> Vec<BufferId> {
         std::mem::take(&mut self.read_only.pending)
     }
 
     /// Notes the promise of the loop that was lowered last.
-    pub(super) fn note_read_only(&mut self, promised: Vec<(BufferId, String)>) {
+    pub(super) fn note_read_only(&mut self, promised: Vec<BufferId>) {
         let last = self.b.body.block(self.b.cursor()).last().copied();
         if let Some(last) = last.filter(|_| !promised.is_empty() && self.in_kernel_body) {
             self.read_only.loops.push((last, promised));
@@ -89,18 +88,16 @@ impl Lowerer<'_> {
         &self,
         body: &Body,
         v: ValueId,
-        promised: &[(BufferId, String)],
+        promised: &[BufferId],
         seen: &mut HashSet<FuncId>,
     ) -> Option<Box<Diagnostic>> {
         let inst = body.inst(v);
         match &inst.op {
             Op::Store(address, _) | Op::Atomic(_, address, _) | Op::AtomicCas(address, ..) => {
-                let buffer = buffer_of(body, *address)?;
-                let (_, name) = promised.iter().find(|(b, _)| *b == buffer)?;
-                let text =
-                    format!("the loop writes `{name}`, although `qd.cache_read_only` promises that it only reads it");
+                buffer_of(body, *address).filter(|buffer| promised.contains(buffer))?;
+                let text = "the loop writes an array that, according to `qd.cache_read_only`, it only reads";
                 let found = Diagnostic::new(Code::Value, inst.span, text);
-                Some(found.with_hint(format!("remove `{name}` from the arguments of `qd.cache_read_only`")))
+                Some(found.with_hint("remove the array from the arguments of `qd.cache_read_only`"))
             }
             Op::Call(f, _) if seen.insert(*f) => {
                 let callee = &self.functions[f.index()];
