@@ -69,7 +69,7 @@ OTHER_SIZES = [
     ("x[i] = block.exclusive_min(x[i], 256, qd.i32)", "blocks of 256 threads"),
     ("x[i] = block.inclusive_scan(x[i], 128, block.add, qd.i32)", "blocks of 128 threads"),
     ("x[i] = nested(x[i])", "blocks of 128 threads"),
-    ("x[i] = block.radix_rank_match_atomic_or(x[i], 256, 8, 0, 8, s, s)", "blocks of 256 threads"),
+    ("x[i] = block.radix_rank_match_atomic_or(x[i], 128, 7, 0, 7, s, s)", "blocks of 128 threads"),
 ]
 
 
