@@ -246,6 +246,25 @@ def test_select_and_its_count_as_the_next_length(n: int) -> None:
     assert total[0] == chosen.max(initial=-np.inf)
 
 
+@pytest.mark.parametrize("n", [1, 257, 5000])
+def test_select_structs(n: int) -> None:
+    struct = qd.types.struct(number=qd.i32, half=qd.f64, at=qd.types.vector(3, qd.f32))
+    x, out, count = struct.field(shape=n), struct.field(shape=n), zeros(1, "i32")
+    numbers = np.arange(n, dtype=np.int32)
+    x.number.from_numpy(numbers)
+    x.half.from_numpy(numbers / 2)
+    x.at.from_numpy((numbers[:, None] + np.arange(3)).astype(np.float32))
+    flags = np.random.default_rng(n).integers(0, 2, n).astype(np.int32)
+    for size in (n, n // 2, array(np.array([n // 3], np.int32), "i32")):
+        launch.select(x, array(flags, "i32"), out, count, n=size)
+        wanted = np.flatnonzero(flags[: size if isinstance(size, int) else n // 3])
+        found = len(wanted)
+        assert count[0] == found
+        assert (out.number.to_numpy()[:found] == wanted).all()
+        assert (out.half.to_numpy()[:found] == wanted / 2).all()
+        assert (out.at.to_numpy()[:found] == wanted[:, None] + np.arange(3)).all()
+
+
 @pytest.mark.parametrize("components", [1, 3])
 @pytest.mark.parametrize("n", [10, 9000])
 def test_select_vectors(n: int, components: int) -> None:

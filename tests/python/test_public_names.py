@@ -1,6 +1,8 @@
 """Public names that no other test uses, from kernels and from Python."""
 
 import inspect
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,6 +65,48 @@ def test_hints_do_not_change_results():
     y.fill(2)
     fill()
     assert x.to_numpy().tolist() == list(range(2, 10))
+
+
+@pytest.mark.parametrize("write", ["y[i] = 1", "y[i] += 1", "qd.atomic_max(y[i], 3)", "put(i)", "s[i].b = 2"])
+def test_loops_do_not_write_what_they_promise_to_only_read(write: str, tmp_path: Path) -> None:
+    source = f"""import octants as qd
+x, y = qd.field(qd.i32, 8), qd.field(qd.i32, 8)
+s = qd.Struct.field(dict(a=qd.i32, b=qd.i32), shape=8)
+@qd.func
+def put(i):
+    y[i] = 4
+@qd.kernel
+def before():
+    y[0] = 3
+    qd.cache_read_only(y, s)
+    for i in x:
+        x[i] = y[i] + s[i].b
+    for i in y:
+        {write}
+@qd.kernel
+def k():
+    qd.cache_read_only(y, s)
+    for i in x:
+        x[i] = y[i]
+        {write}
+"""
+    file = tmp_path / "program.py"
+    file.write_text(source)
+    names: dict[str, Any] = {}
+    exec(compile(source, str(file), "exec"), names)
+    names["before"]()
+    with pytest.raises(qd.OctantsCompilationError, match="according to `qd.cache_read_only`, it only reads") as caught:
+        names["k"]()
+    assert 'program.py", line 20' in str(caught.value)
+
+
+def test_hints_take_arrays() -> None:
+    @qd.kernel
+    def k():
+        qd.block_local(3)
+
+    with pytest.raises(qd.OctantsTypeError, match="`block_local` takes fields and arrays"):
+        k()
 
 
 def test_indices_are_scaled_from_one_shape_to_another():

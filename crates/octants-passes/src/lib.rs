@@ -4,7 +4,7 @@
 //! [`octants_ir::Program`]. Each pass is a function named by what it does, in a file of the same name.
 //!
 //! Reading order: [`pipeline`], the passes in the order of its table, [`find_overlaps()`],
-//! [`find_divergent_barriers()`], [`find_partial_products()`], [`find_carried_locals()`], [`find_races`],
+//! [`resolve_block_dims()`], [`find_divergence()`], [`find_partial_products()`], [`find_carried_locals()`], [`find_races`],
 //! [`offload()`]. `octants_ir::insert_code` serves several of them.
 //!
 //! Differentiation has its own pass table, in octants-autodiff, and shares the simplification passes. Three entry
@@ -19,11 +19,10 @@ pub mod demote_atomics;
 pub mod eliminate_dead_code;
 mod evaluate;
 mod find_carried_locals;
-mod find_divergent_barriers;
+mod find_divergence;
 mod find_overlaps;
 mod find_partial_products;
 pub mod find_races;
-mod first_calls;
 pub mod fold_constants;
 mod gather_updates;
 pub mod hoist_invariants;
@@ -38,6 +37,7 @@ pub mod pipeline;
 mod privatize_reductions;
 mod promote_inner_sums;
 mod race_watch;
+mod resolve_block_dims;
 mod restrict_loops;
 mod return_at_end;
 mod share_reciprocals;
@@ -47,13 +47,14 @@ mod split_rows;
 mod synchronization;
 
 pub use find_carried_locals::{CarriedLocal, find_carried_locals};
-pub use find_divergent_barriers::find_divergent_barriers;
+pub use find_divergence::find_divergence;
 pub use find_overlaps::{Alias, Overlap, conflicting_groups, find_overlaps};
 pub use find_partial_products::find_partial_products;
 pub use offload::offload;
 pub use pass_options::PassOptions;
 pub use pipeline::PIPELINE;
 pub use race_watch::RaceWatch;
+pub use resolve_block_dims::resolve_block_dims;
 pub use restrict_loops::{restrict_loops, split_tasks, unwrap_rows};
 pub use split_loops::{Halo, LocalRows, SplitLoop, WrappedRows};
 pub use split_rows::RowBound;

@@ -14,7 +14,7 @@ from typing import Any
 
 from octants._language.kernel_decorators import func
 from octants._language.ops import max, min, static, static_assert, zero
-from octants.simt.block_threads import SharedArray, _block_size, sync, thread_idx
+from octants.simt.block_threads import SharedArray, _require_block_size, sync, thread_idx
 from octants.simt.identities import add, largest, smallest
 from octants.simt.lanes import group_size, invocation_id, log2_group_size, shuffle_up
 from octants.simt.reductions import _reduce_tiled
@@ -47,8 +47,7 @@ def _check_block_dim(block_dim: template()) -> None:
         block_dim > 0 and block_dim % group_size() == 0,
         f"block_dim must be a multiple of the {group_size()} threads of a subgroup, got {block_dim}",
     )
-    # Checked in debug mode: the number of threads of the block is not a compile-time constant here.
-    assert block_dim == _block_size(), "block_dim of a block operation differs from the block_dim of the loop"
+    _require_block_size(block_dim)
 
 
 @func

@@ -24,6 +24,11 @@ _count = kernel_only(
 )
 _block_index = kernel_only("simt.block_index", "The block's index in the grid, i32.", lambda: None)
 _block_size = kernel_only("simt.block_size", "Number of threads per block, i32.", lambda: None)
+_require_block_size = kernel_only(
+    "simt.require_block_size",
+    "Only loops with this `block_dim` may execute the code; loops without `block_dim` get it.",
+    lambda size: None,
+)
 
 sync = kernel_only(
     "simt.block_sync",

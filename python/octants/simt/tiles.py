@@ -119,8 +119,9 @@ def _cholesky_(self: Any, eps: Any) -> None:
             self.row[k] = pivot
         else:
             self.row[k] = self.row[k] / pivot
+        column = self.row[k]
         for j in static(range(k + 1, self.row.n)):
-            self.row[j] -= self.row[k] * shuffle(self.row[k], j)
+            self.row[j] -= column * shuffle(column, j)
 
 
 @func
@@ -129,9 +130,11 @@ def _solve_triangular_(self: Any, b: template(), lower: template() = True) -> No
     static_assert(lower, "solve_triangular_() supports only lower triangles")
     static_assert(b.row.n == self.row.n, "solve_triangular_() takes a tile of the same size")
     for k in static(range(self.row.n)):
-        b.row[k] = b.row[k] / shuffle(self.row[k], k)
+        column = self.row[k]
+        solved = b.row[k] / shuffle(column, k)
+        b.row[k] = solved
         for j in static(range(k + 1, self.row.n)):
-            b.row[j] -= b.row[k] * shuffle(self.row[k], j)
+            b.row[j] -= solved * shuffle(column, j)
 
 
 _METHODS = {

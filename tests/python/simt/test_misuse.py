@@ -63,23 +63,73 @@ def k(n: qd.i32, x: qd.types.ndarray()):
     assert 'program.py", line 6' in str(caught.value)
 
 
-@pytest.mark.parametrize("size", [128, 64])
-def test_size_of_another_block_in_debug_mode(size: int) -> None:
-    qd.init(arch=qd.cpu, debug=True, log_level=qd.ERROR)
+OTHER_SIZES = [
+    ("x[i] = block.reduce_all_add(x[i], 128, qd.i32)", "blocks of 128 threads, but the blocks of the loop have 64"),
+    ("x[i] = block.reduce_max(x[i], 128, qd.i32)", "blocks of 128 threads"),
+    ("x[i] = block.exclusive_min(x[i], 256, qd.i32)", "blocks of 256 threads"),
+    ("x[i] = block.inclusive_scan(x[i], 128, block.add, qd.i32)", "blocks of 128 threads"),
+    ("x[i] = nested(x[i])", "blocks of 128 threads"),
+    ("x[i] = block.radix_rank_match_atomic_or(x[i], 128, 7, 0, 7, s, s)", "blocks of 128 threads"),
+]
+
+
+def kernel_with(statement: str, path: Any) -> Any:
+    """A kernel with a loop over blocks of 64 threads, from a file; the statement is line 11."""
+    source = f"""import octants as qd
+from octants.simt import block
+from octants.simt.identities import add
+block.add = add
+@qd.func
+def nested(v): return block.inclusive_add(v, 128, qd.i32)
+@qd.kernel
+def k(x: qd.types.ndarray()):
+    qd.loop_config(block_dim=64)
+    for i in range(x.shape[0]):
+        s = block.SharedArray(256, qd.i32); {statement}
+"""
+    file = path / "program.py"
+    file.write_text(source)
+    names: dict[str, Any] = {}
+    exec(compile(source, str(file), "exec"), names)
+    return names["k"]
+
+
+@pytest.mark.parametrize("debug", [False, True])
+@pytest.mark.parametrize("statement, text", OTHER_SIZES)
+def test_the_size_of_other_blocks_is_an_error(statement: str, text: str, debug: bool, tmp_path: Any) -> None:
+    qd.init(arch=qd.cpu, debug=debug, log_level=qd.ERROR)
+    k = kernel_with(statement, tmp_path)
+    with pytest.raises(qd.OctantsCompilationError, match=text) as caught:
+        k(np.zeros(256, np.int32))
+    assert 'program.py", line 11' in str(caught.value)
+    qd.reset()
+
+
+@pytest.mark.parametrize("debug", [False, True])
+@pytest.mark.parametrize("size", [64, 256])
+def test_loops_without_block_dim_get_that_of_their_operations(size: int, debug: bool) -> None:
+    qd.init(arch=qd.cpu, debug=debug, log_level=qd.ERROR)
+
+    @qd.func
+    def nested(v):
+        return block.inclusive_add(v, size, qd.i32)
 
     @qd.kernel
     def total(y: qd.types.ndarray()):
-        qd.loop_config(block_dim=128)
         for i in range(y.shape[0]):
-            y[i] = block.reduce_all_add(1, size, qd.i32)
+            y[i] = nested(1) + block.reduce_all_add(1, size, qd.i32)
 
-    y = np.zeros(256, np.int32)
-    if size == 64:
-        with pytest.raises(qd.OctantsAssertionError, match="differs from the block_dim of the loop"):
-            total(y)
-    else:
-        total(y)
-        assert (y == 128).all()
+    y = np.zeros(512, np.int32)
+    total(y)
+    assert (y == np.arange(512) % size + 1 + size).all()
+
+    @qd.kernel
+    def two_sizes(y: qd.types.ndarray()):
+        for i in range(y.shape[0]):
+            y[i] = nested(1) + block.reduce_all_add(1, 128, qd.i32)
+
+    with pytest.raises(qd.OctantsCompilationError, match="another operation of the same loop"):
+        two_sizes(y)
     qd.reset()
 
 

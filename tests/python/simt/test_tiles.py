@@ -197,3 +197,34 @@ def test_tiles_in_pure_kernels(group_size: int) -> None:
     assert (a[1:16] == np.eye(16)[1:]).all()
     assert a[0, 0] == 16
     assert (a[16] == 1).all()
+
+
+@TILES
+def test_sizes_in_variables(group_size: int, n: int) -> None:
+    need_threads(group_size, n)
+    tile = tile_of(n)
+
+    @qd.kernel
+    def double(a: qd.types.ndarray()):
+        size = tile.SIZE
+        qd.loop_config(block_dim=size)
+        for i in range(size):
+            s = qd.simt.block.SharedArray((n, n), qd.f32)
+            t = tile.eye(dtype=qd.f32)
+            s[0:size, 0:size] = t
+            qd.simt.block.sync()
+            t[:] = s[0:size, 0:size]
+            a[0:size, 0:size] = t
+
+    a = np.zeros((n, n), np.float32)
+    double(a)
+    assert (a == np.eye(n)).all()
+
+    @qd.kernel
+    def unknown(a: qd.types.ndarray(), size: qd.i32):
+        qd.loop_config(block_dim=size)
+        for i in range(a.shape[0]):
+            a[i, 0] = 1
+
+    with pytest.raises(qd.OctantsTypeError, match="`block_dim` of loop_config must be an integer that is known"):
+        unknown(a, n)

@@ -8,7 +8,7 @@ use octants_diag::{Code, Diagnostic};
 use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
 use octants_ir::{AutodiffMode, Kernel, TargetInfo};
 use octants_passes::Alias;
-use octants_passes::{CarriedLocal, find_carried_locals, find_divergent_barriers, find_partial_products};
+use octants_passes::{CarriedLocal, find_carried_locals, find_divergence, find_partial_products, resolve_block_dims};
 
 use super::Session;
 use crate::compile_times::{Phase, Stopwatch};
@@ -149,10 +149,11 @@ impl Session {
             mode,
         };
         match octants_frontend::lower(world, kernel, args, &options) {
-            Ok(lowered) => {
+            Ok(mut lowered) => {
                 watch.lap_two((Phase::Parse, lowered.parsing), Phase::Lower);
                 self.check_groups(world, &lowered, &[])?;
-                let mut mistakes = find_divergent_barriers(&lowered.kernel, info.subgroup_size);
+                let mut mistakes = resolve_block_dims(&mut lowered.kernel);
+                mistakes.extend(find_divergence(&lowered.kernel, info.subgroup_size));
                 mistakes.extend(find_partial_products(&lowered.kernel, info.subgroup_size));
                 if !mistakes.is_empty() {
                     return Err(CompileError::User(mistakes, lowered.sources));

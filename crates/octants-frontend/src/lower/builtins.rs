@@ -77,9 +77,9 @@ static BUILTINS: &[Builtin] = &[
     ),
     row("bit_cast", Exactly(2, "`bit_cast` takes a value and a type"), |l, c| l.lower_bit_cast(c)),
     row("block_dim_adaptive", Any, ignore_hint),
-    row("block_local", Any, ignore_hint),
+    row("block_local", Any, |l, c| l.lower_cached(c)),
     row("bool", Exactly(1, "`bool()` takes one argument"), |l, c| l.lower_conversion(Scalar::U1, c)),
-    row("cache_read_only", Any, ignore_hint),
+    row("cache_read_only", Any, |l, c| l.lower_cached(c)),
     row("cast", Exactly(2, "`cast` takes a value and a type"), |l, c| l.lower_cast(c)),
     row("cell_is_active", Exactly(2, "`cell_is_active` takes cells and indices"), |l, c| l.lower_cell_is_active(c)),
     row("cell_number", Exactly(2, "`cell_number` takes cells and indices"), |l, c| l.lower_cell_number(c)),
@@ -127,6 +127,9 @@ static BUILTINS: &[Builtin] = &[
     row("simt.lane", NONE, |l, c| l.lower_grid_value(c)),
     row("simt.log2_group_size", NONE, |l, _| l.lower_log2_group_size()),
     row("simt.product", Exactly(4, "`product` takes a kind and three fragments"), |l, c| l.lower_product(c)),
+    row("simt.require_block_size", Exactly(1, "`require_block_size` takes a size"), |l, c| {
+        l.lower_required_block_size(c)
+    }),
     row("simt.shuffle", Exactly(2, "`shuffle` takes a value and an index"), |l, c| {
         l.lower_shuffle(c, SubgroupOp::Shuffle)
     }),

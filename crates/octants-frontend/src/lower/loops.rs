@@ -44,7 +44,7 @@ impl Lowerer<'_> {
             let items = self.compile_time_items(&iterable)?;
             return self.static_for(target, items, body);
         }
-        let config = self.pending_config.take();
+        let (config, read_only) = (self.pending_config.take(), self.take_read_only());
         let handles_words = std::mem::take(&mut self.handles_words) && self.options.mode == AutodiffMode::None;
         let Some(bounds) = self.loop_box(&iterable)? else {
             let what = self.describe(&iterable);
@@ -58,6 +58,7 @@ impl Lowerer<'_> {
             ));
         };
         self.runtime_for(target, bounds, body, (config, handles_words))?;
+        self.note_read_only(read_only);
         Ok(Flow::Normal)
     }
 

@@ -33,6 +33,7 @@ mod pass;
 mod purity;
 mod python_objects;
 mod ranges;
+mod read_only;
 mod returns;
 mod sequences;
 mod shadow_buffers;
@@ -81,7 +82,8 @@ pub fn lower(
     options: &Options,
 ) -> std::result::Result<Lowered, (Vec<Diagnostic>, Sources)> {
     let mut lowerer = Lowerer::new(world, options.clone(), kernel);
-    match lowerer.lower_kernel(kernel, args) {
+    let lowered = lowerer.lower_kernel(kernel, args).and_then(|returns| lowerer.check_read_only().map(|()| returns));
+    match lowered {
         Ok(returns) => {
             lowerer.find_shadow_buffers();
             Ok(lowerer.finish(returns))
@@ -212,6 +214,7 @@ pub(crate) struct Lowerer<'w> {
     /// The next call passes its first argument by reference: it is a method of a struct.
     self_by_reference: bool,
     pending_config: Option<LoopConfig>,
+    read_only: read_only::ReadOnly,
     /// The next loop may handle whole words of a `quant_array`.
     handles_words: bool,
     /// The kernel is declared with `graph=True`.
@@ -307,6 +310,7 @@ impl<'w> Lowerer<'w> {
             outer: HashSet::new(),
             self_by_reference: false,
             pending_config: None,
+            read_only: Default::default(),
             handles_words: false,
             graph: GraphUse::None,
             checkpoints: Vec::new(),

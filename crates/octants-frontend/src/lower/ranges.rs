@@ -151,10 +151,14 @@ impl Lowerer<'_> {
         }
         let mut config = self.pending_config.take().unwrap_or_default();
         for (name, v) in &call.kwargs {
-            let number = |l: &Self| match v {
-                Value::Int(i) if *i >= 0 && *i <= i128::from(u32::MAX) => Ok(*i as u32),
-                Value::None => Ok(0),
-                _ => l.err(Code::Type, format!("`{name}` of loop_config must be a non-negative integer")),
+            let number = |l: &Self| match (v, l.known_integer(v)) {
+                (_, Some(i)) if i >= 0 && i <= i128::from(u32::MAX) => Ok(i as u32),
+                (Value::None, _) => Ok(0),
+                (_, Some(_)) => l.err(Code::Type, format!("`{name}` of loop_config must be a non-negative integer")),
+                (_, None) => l.err(
+                    Code::Type,
+                    format!("`{name}` of loop_config must be an integer that is known at compile time"),
+                ),
             };
             match name.as_str() {
                 "serialize" => config.serialize = self.compile_time_truth(v, "`serialize` of loop_config")?,

@@ -5,8 +5,8 @@
 
 use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::{
-    Buffer, BufferId, ComponentLayout, GridValue, Layout, MemorySpace, Op, Placement, Scalar, SubgroupOp, ThreadScope,
-    Type, ValueId,
+    BinaryOp, Buffer, BufferId, ComponentLayout, GridValue, Layout, MemorySpace, Op, Placement, Scalar, SubgroupOp,
+    TextPart, ThreadScope, Type, ValueId,
 };
 
 use super::builtins::Call;
@@ -46,6 +46,24 @@ impl Lowerer<'_> {
         self.check_in_parallel_loop(&call)?;
         let condition = self.condition("if", &call.args[0])?;
         Ok(Value::Rt(self.b.push(Op::BlockCount(condition), Type::I32)))
+    }
+
+    /// `require_block_size(n)`: the code runs in blocks of that size. `resolve_block_dims` reads and removes the
+    /// assertion.
+    pub(super) fn lower_required_block_size(&mut self, call: Call) -> Result<Value> {
+        self.check_in_parallel_loop(&call)?;
+        let size = match call.args[0] {
+            Value::Int(size) => i64::try_from(size).ok(),
+            _ => None,
+        };
+        let Some(size) = size else {
+            return self.err(Code::Type, "block_dim must be an integer known at compile time");
+        };
+        let given = self.b.push(Op::Grid(GridValue::BlockSize), Type::I32);
+        let required = self.b.int(size, Scalar::I32);
+        let is_same = self.b.binary(BinaryOp::Eq, given, required);
+        self.b.push(Op::Assert(is_same, vec![TextPart::Text("block_dim".into())]), Type::Unit);
+        Ok(Value::None)
     }
 
     /// A value of another thread of the subgroup.
@@ -135,10 +153,7 @@ impl Lowerer<'_> {
             Some(items) => items.to_vec(),
             None => vec![shape.clone()],
         };
-        let extent = |v: &Value| match v {
-            Value::Int(n) if *n > 0 => u64::try_from(*n).ok(),
-            _ => None,
-        };
+        let extent = |v: &Value| self.known_integer(v).filter(|n| *n > 0).and_then(|n| u64::try_from(n).ok());
         match items.iter().map(extent).collect::<Option<Vec<u64>>>() {
             Some(extents) if !extents.is_empty() => Ok(extents),
             _ => self.err(

@@ -172,6 +172,38 @@ impl Lowerer<'_> {
         }
     }
 
+    /// An integer that is known at compile time: a constant, or a variable whose last assignment, in the same block of
+    /// statements, is a constant.
+    pub(super) fn known_integer(&self, value: &Value) -> Option<i128> {
+        let local = match value {
+            Value::Int(n) => return Some(*n),
+            Value::Var(local) => *local,
+            _ => return None,
+        };
+        let body = &self.b.body;
+        let is_local = |v: ValueId| matches!(body.inst(v).op, Op::LocalAddr(l) if l == local);
+        for &v in body.block(self.b.cursor()).iter().rev() {
+            let op = &body.inst(v).op;
+            match op {
+                Op::Load(_) | Op::LocalAddr(_) => {}
+                Op::Store(address, stored) if is_local(*address) => {
+                    return match body.inst(*stored).op {
+                        Op::Const(Const::Int(n)) => Some(n.into()),
+                        _ => None,
+                    };
+                }
+                _ => {
+                    let mut may_change = op.blocks().into_iter().any(|b| body.locals_in(b).contains(&local));
+                    op.for_each_operand(|u| may_change |= is_local(u));
+                    if may_change {
+                        return None;
+                    }
+                }
+            }
+        }
+        None
+    }
+
     /// A statement that names an attribute of a run-time value has no effect: the name is wrong, or a call is missing.
     pub(super) fn check_method_is_called(&mut self, unused: &Value) -> Result<()> {
         match unused {

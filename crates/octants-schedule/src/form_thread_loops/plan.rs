@@ -3,8 +3,8 @@
 //!
 //! Instructions keep their order, with one exception: code that runs once runs before the threads' code of its region.
 //! It depends only on other code that runs once, so the difference is not observable. If it stores to a local that the
-//! threads' code reads, the region ends first. A region also ends where threads synchronize, and before a subgroup
-//! operation that takes a value from it.
+//! threads' code reads, the region ends first. A region also ends at barriers, and before a subgroup operation that
+//! takes a value from it. Broadcasts of a value from an earlier region therefore do not split a region.
 
 use std::collections::HashSet;
 
@@ -66,6 +66,9 @@ impl Plan {
     }
 }
 
+/// Components of a small exchanged value.
+const MOST_COMPONENTS: usize = 4;
+
 struct Cut<'a> {
     code: &'a ThreadCode<'a>,
     rates: &'a Rates,
@@ -116,7 +119,7 @@ impl Cut<'_> {
             }
             let is_control = !op.blocks().is_empty() || op.is_terminator();
             let is_behind = is_control
-                || meeting(op).is_some()
+                || meeting(op).is_some() && !self.is_small_exchange(v)
                 || pending.may_end && self.code.may_be_undefined(v)
                 || self.loads_what_is_written(v, &pending)
                 || self.stores_what_is_read(v, &pending)
@@ -143,6 +146,13 @@ impl Cut<'_> {
         }
         self.flush(&mut pending, rate, site, &mut out);
         out
+    }
+
+    /// An operation of a subgroup, which need not end a region. Its result is live in the region: large ones would
+    /// fill it.
+    fn is_small_exchange(&self, v: ValueId) -> bool {
+        let inst = self.code.body.inst(v);
+        matches!(inst.op, Op::Subgroup(..)) && inst.ty.leaf_count() <= MOST_COMPONENTS
     }
 
     fn add(&self, v: ValueId, pending: &mut Pending) {

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from octants._arrays.ndarrays import ndarray
+from octants._fields.struct import StructField
 from octants._language.kernel_decorators import kernel
 from octants._language.ops import static
 from octants.algorithms.compaction import reduce_by_key_add as _reduce_by_key_add
@@ -35,9 +36,23 @@ def _run_select(
     _select(arr, flags, out, num_out, scratch, count_of(counts, n, on_device), static(ANY_CAPACITY))
 
 
+@kernel
+def _run_select_of_structs(
+    arr: template(),
+    flags: Array,
+    out: template(),
+    num_out: Array,
+    scratch: Array,
+    counts: Array,
+    n: i64,
+    on_device: template(),
+):
+    _select(arr, flags, out, num_out, scratch, count_of(counts, n, on_device), static(ANY_CAPACITY))
+
+
 def select(arr: Any, flags: Any, out: Any, num_out: Any, *, n: Any = None, qd_stream: Any = None) -> None:
     """Copies each `arr[i]` whose `flags[i]` is not 0 to the front of `out`, in order, and writes their number to
-    `num_out[0]`.
+    `num_out[0]`. The elements may be scalars, vectors, matrices and structs.
 
     `out` must not alias `arr`, and must have room for all elements. Raises `ValueError` for 2**32 elements or more, an
     invalid `n`, an array that is not one-dimensional, or one that is too short: `flags` and `out` need as many elements
@@ -50,7 +65,12 @@ def select(arr: Any, flags: Any, out: Any, num_out: Any, *, n: Any = None, qd_st
     check_length("out", out, size)
     check_length("num_out", num_out, 1)
     scratch = ndarray(u64, select_scratch_slots(length))
-    _run_select(arr, flags, out, num_out, scratch, counts, size, on_device, **on(qd_stream))
+    if isinstance(arr, StructField):
+        # Kernels take structs of fields as templates only.
+        counts = counts if on_device else num_out
+        _run_select_of_structs(arr, flags, out, num_out, scratch, counts, size, on_device, **on(qd_stream))
+    else:
+        _run_select(arr, flags, out, num_out, scratch, counts, size, on_device, **on(qd_stream))
 
 
 @kernel
