@@ -30,8 +30,6 @@ class FwdMode(Scope):
     writes in the block count as constants, except that `param` keeps its direction.
     """
 
-    _EXPECTED = {"loss": "a field or a list of fields", "param": "one field of numbers, vectors or matrices"}
-
     def __init__(
         self, loss: Any, param: Any, seed: Sequence[float] | None = None, clear_gradients: bool = True
     ) -> None:
@@ -44,8 +42,8 @@ class FwdMode(Scope):
         self._check_entry()
         for role, whole in [("loss", each) for each in self.loss] + [("param", self.param)]:
             if not isinstance(whole, Field if role == "loss" else TensorField):
-                kind = type(whole).__name__
-                raise TypeError(f"the {role} of a qd.ad.FwdMode must be {self._EXPECTED[role]}, got {kind}")
+                needs = "a field or a list of fields" if role == "loss" else "one field of numbers, vectors or matrices"
+                raise TypeError(f"the {role} of a qd.ad.FwdMode must be {needs}, got {type(whole).__name__}")
             if shadow_buffer(whole, "dual") is None:
                 raise OctantsRuntimeError(
                     f"the {role} of a qd.ad.FwdMode has no dual: create the field with needs_dual=True, or call "
