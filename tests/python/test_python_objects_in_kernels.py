@@ -211,6 +211,14 @@ class Affine:
     def __getitem__(self, i):
         return self.factor * i
 
+    @qd.func
+    def __len__(self):
+        return self.factor + 1
+
+    @qd.func
+    def __abs__(self):
+        return self.offset[None] + 2
+
 
 def test_operators_that_a_class_defines_as_functions_are_called():
     a, b = Affine(3), Affine(5)
@@ -221,10 +229,15 @@ def test_operators_that_a_class_defines_as_functions_are_called():
         return a + x, x - a, a * b, a @ qd.Vector([x, 1]), -a
 
     @qd.kernel
+    def by_function() -> (qd.i32, qd.i32):
+        return len(a), abs(a)
+
+    @qd.kernel
     def of_argument(f: qd.template(), x: qd.i32) -> (qd.i32, qd.i32, bool, bool, bool):
         return f + 1 + x, f[x], f < 3, f < 4, 2 > f
 
     assert tuple(arithmetic(2)) == (13, 203, 15, 9, -3)
+    assert tuple(by_function()) == (4, 9)
     a.offset[None] = 0
     assert tuple(arithmetic(2)) == (6, 203, 15, 9, -3)
     assert tuple(of_argument(a, 2)) == (5, 6, False, True, False)

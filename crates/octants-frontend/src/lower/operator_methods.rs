@@ -69,6 +69,15 @@ impl Lowerer<'_> {
         }
     }
 
+    /// `len(a)` and `abs(a)` by a method of `a`. `None` if it has none, and for other functions.
+    pub(super) fn function_by_method(&mut self, name: &str, args: &[Value]) -> Result<Option<Value>> {
+        match (name, args) {
+            ("len", [a]) => self.by_method(a, "__len__", &[]),
+            ("abs", [a]) => self.by_method(a, "__abs__", &[]),
+            _ => Ok(None),
+        }
+    }
+
     fn by_method(&mut self, owner: &Value, name: &str, operands: &[&Value]) -> Result<Option<Value>> {
         let Some((object, method)) = self.operator_method(owner, name) else { return Ok(None) };
         let mut arguments = vec![Value::Obj(object)];
