@@ -23,6 +23,7 @@ __all__ = [
     "OctantsIndexError",
     "OctantsNameError",
     "OctantsOptionError",
+    "OctantsOutOfBoundsError",
     "OctantsRaceError",
     "OctantsRuntimeError",
     "OctantsRuntimeTypeError",
@@ -112,7 +113,11 @@ class OctantsRuntimeTypeError(OctantsRuntimeError, TypeError):
     """An argument of a launch has the wrong type."""
 
 
-class OctantsScopeError(OctantsRuntimeError, AssertionError):
+class OctantsOutOfBoundsError(OctantsAssertionError, IndexError):
+    """An index outside of a field or an ndarray, in Python."""
+
+
+class OctantsScopeError(OctantsSyntaxError, OctantsRuntimeError, AssertionError):
     """A function of the kernel language was called from Python."""
 
 

@@ -358,6 +358,11 @@ def test_functions_without_a_gradient_are_constant():
 
 def test_misuse_is_reported():
     x = inputs([1.0, 2.0])
+    for param in ([x], None, 3, qd.ndarray(qd.f64, 2)):
+        with pytest.raises(TypeError, match="the param of a qd.ad.FwdMode must be one field of numbers"):
+            qd.ad.FwdMode(x, param, [1.0, 0.0]).__enter__()
+    with pytest.raises(TypeError, match="the loss of a qd.ad.FwdMode must be a field or a list of fields, got int"):
+        qd.ad.FwdMode([x, 3], x, [1.0, 0.0]).__enter__()
     plain = qd.field(qd.f64, 2)
     y = qd.field(qd.f64, (), needs_dual=True)
     with pytest.raises(RuntimeError, match="the loss of a qd.ad.FwdMode has no dual"):

@@ -125,6 +125,25 @@ def test_gradients_are_not_measured(tmp_path):
     assert set(measured(tmp_path).lines(str(tmp_path / "gradient.py"))) == {7, 8}
 
 
+def test_the_line_of_a_loop_without_iterations_counts(tmp_path):
+    script = """
+        import octants as qd
+
+        @qd.kernel
+        def halve(n: qd.i32) -> qd.i32:
+            m = n
+            while m > 1000:
+                m //= 2
+            return m
+
+        qd.init(arch=qd.cpu, log_level="error")
+        assert halve(5) == 5
+    """
+    (tmp_path / "halving.py").write_text(textwrap.dedent(script))
+    run(tmp_path, "halving.py", QD_KERNEL_COVERAGE="1")
+    assert set(measured(tmp_path).lines(str(tmp_path / "halving.py"))) == {6, 7, 9}
+
+
 @pytest.mark.parametrize("branches", [False, True])
 def test_pytest_cov_enables_kernel_coverage(tmp_path, branches):
     pytest.importorskip("pytest_cov")

@@ -296,15 +296,23 @@ def test_names_of_formats_and_capabilities():
 def test_import_paths_of_quadrants():
     from octants.lang._ndarray import Ndarray, ScalarNdarray
     from octants.lang.buffer_view import BufferView
+    from octants.lang.graph_status import GraphStatus
+    from octants.lang.impl import axes, root
     from octants.lang.misc import get_host_arch_list, is_arch_supported, is_extension_supported
     from octants.lang.runtime_ops import sync
+    from octants.lang.snode import deactivate
     from octants.linalg.matrixfree_cg import MatrixFreeCG
     from octants.tools.np2ply import PLYWriter
     from octants.types.compound_types import vector
+    from octants.types.enums import Layout
     from octants.types.ndarray_type import NdarrayType
 
     assert issubclass(ScalarNdarray, Ndarray)
     assert BufferView is qd.BufferView
+    assert GraphStatus is qd.GraphStatus
+    assert (axes, root, deactivate, Layout) == (qd.axes, qd.root, qd.deactivate, qd.Layout)
+    with pytest.raises(AttributeError, match="module 'octants.lang.impl' has no attribute 'no_such_name'"):
+        qd.lang.impl.no_such_name  # noqa: B018
     assert sync is qd.sync
     assert MatrixFreeCG is qd.linalg.MatrixFreeCG
     assert PLYWriter is qd.tools.PLYWriter

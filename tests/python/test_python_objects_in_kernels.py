@@ -99,7 +99,17 @@ def test_assignments_to_python_objects_are_refused():
     def set_component(v: qd.math.vec3):
         v[0] = 1.0
 
+    @qd.data_oriented
+    class Pair:
+        def __init__(self):
+            self.x, self.y = qd.field(qd.f32, 2), qd.field(qd.f32, 2)
+
+        @qd.kernel
+        def set(self):
+            self.x = self.y
+
     for call, message in (
+        (Pair().set, r"`self\.x` cannot be assigned in a kernel: it is a field"),
         (set_item, r'`table\["b"\]` cannot be assigned in a kernel: it is an item of an object of type dict'),
         (set_known_item, r'`table\["a"\]` cannot be assigned in a kernel'),
         (set_list_item, r"`numbers\[0\]` cannot be assigned in a kernel: it is an int, known at compile time"),
@@ -163,3 +173,83 @@ def test_operators_on_members_of_enumerations_give_members():
 
     assert combined() == 30 + 1 + 3
     assert chosen() == 2
+
+
+@qd.data_oriented
+class Affine:
+    """A function `factor * x + offset`, with operators that kernels call."""
+
+    def __init__(self, factor):
+        self.factor = factor
+        self.offset = qd.field(qd.i32, ())
+
+    @qd.func
+    def __add__(self, x):
+        return self.factor * x + self.offset[None]
+
+    @qd.func
+    def __rsub__(self, x):
+        return 100 * x + self.factor
+
+    @qd.func
+    def __mul__(self, other: qd.template()):
+        return self.factor * other.factor
+
+    @qd.func
+    def __matmul__(self, x):
+        return x.sum() * self.factor
+
+    @qd.func
+    def __lt__(self, x):
+        return self.factor < x
+
+    @qd.func
+    def __neg__(self):
+        return -self.factor
+
+    @qd.func
+    def __getitem__(self, i):
+        return self.factor * i
+
+    @qd.func
+    def __len__(self):
+        return self.factor + 1
+
+    @qd.func
+    def __abs__(self):
+        return self.offset[None] + 2
+
+
+def test_operators_that_a_class_defines_as_functions_are_called():
+    a, b = Affine(3), Affine(5)
+    a.offset[None] = 7
+
+    @qd.kernel
+    def arithmetic(x: qd.i32) -> (qd.i32, qd.i32, qd.i32, qd.i32, qd.i32):
+        return a + x, x - a, a * b, a @ qd.Vector([x, 1]), -a
+
+    @qd.kernel
+    def by_function() -> (qd.i32, qd.i32):
+        return len(a), abs(a)
+
+    @qd.kernel
+    def of_argument(f: qd.template(), x: qd.i32) -> (qd.i32, qd.i32, bool, bool, bool):
+        return f + 1 + x, f[x], f < 3, f < 4, 2 > f
+
+    assert tuple(arithmetic(2)) == (13, 203, 15, 9, -3)
+    assert tuple(by_function()) == (4, 9)
+    a.offset[None] = 0
+    assert tuple(arithmetic(2)) == (6, 203, 15, 9, -3)
+    assert tuple(of_argument(a, 2)) == (5, 6, False, True, False)
+    assert tuple(of_argument(b, 2)) == (7, 10, False, False, False)
+
+
+def test_operators_that_a_class_lacks_are_refused():
+    a = Affine(3)
+
+    @qd.kernel
+    def missing(x: qd.i32) -> qd.i32:
+        return a / x
+
+    with pytest.raises(qd.OctantsTypeError, match="unsupported operand type for `/`: an object of type Affine"):
+        missing(2)

@@ -96,8 +96,9 @@ def test_the_default_integer_type_may_become_unsigned():
 
 
 def test_a_required_version_refers_to_quadrants():
-    qd.init(arch=qd.cpu, require_version="1.3.0")
-    for version in ("1.99.0", "2.0.0", "0.9.0"):
+    for version in ("1.3.0", "1.3"):
+        qd.init(arch=qd.cpu, require_version=version)
+    for version in ("1.99.0", "1.4", "2.0.0", "0.9.0"):
         with pytest.raises(Exception, match="version mismatch"):
             qd.init(arch=qd.cpu, require_version=version)
     for version in ("one", 1):
@@ -269,3 +270,30 @@ def test_grids_are_written_for_viewers(tmp_path):
     assert 'type="Float32"' in text
     with pytest.raises(ValueError, match="2- or 3-dimensional"):
         qd.tools.write_vtk(values[0], str(tmp_path / "line"))
+
+
+@pytest.mark.parametrize("error", [qd.QuadrantsSyntaxError, SyntaxError, AssertionError, qd.QuadrantsRuntimeError])
+def test_atomic_operations_in_python_raise_an_error_that_programs_catch(error):
+    x = qd.field(qd.f32, ())
+    with pytest.raises(error, match=r"qd.atomic_add\(\) can only be called in kernels") as caught:
+        qd.atomic_add(x[None], 1)
+    assert type(caught.value) is qd.OctantsScopeError
+    assert x[None] == 0
+
+
+@pytest.mark.parametrize("error", [AssertionError, IndexError, qd.QuadrantsAssertionError])
+def test_indices_out_of_bounds_in_python_raise_an_error_that_programs_catch(error):
+    for whole in (qd.field(qd.f32, 3), qd.ndarray(qd.f32, 3), qd.tensor(qd.f32, 3)):
+        with pytest.raises(error, match="(?i)out of bound"):
+            whole[3]
+        with pytest.raises(error, match="(?i)out of bound"):
+            whole[-1] = 2.0
+        assert not whole.to_numpy().any()
+
+
+@pytest.mark.parametrize("backend", qd.Backend)
+def test_the_gradient_of_a_tensor_is_one_object(backend):
+    x = qd.tensor(qd.f32, 3, backend=backend, needs_grad=True)
+    assert x.grad is x.grad
+    x.grad[1] = 2.0
+    assert x._unwrap().grad[1] == 2.0

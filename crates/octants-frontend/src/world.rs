@@ -386,7 +386,7 @@ pub trait World {
     /// A warning about the user's program at a place in it.
     fn warn(&self, warning: Diagnostic);
 
-    /// For messages: `repr(type(obj))` or a shorter name.
+    /// For messages: the name of its type, or a description that begins with "a ".
     fn type_name(&self, obj: Obj) -> String;
 }
 

@@ -26,7 +26,7 @@ from octants._fields.placement_checks import refuse_unplaced_fields
 from octants._fields.snode_trees import require_program
 from octants._language.python_scope import only_in_python, runs_as_python
 from octants._program.current_device import on
-from octants.exceptions import OctantsAssertionError, OctantsIndexError, OctantsRuntimeError
+from octants.exceptions import OctantsIndexError, OctantsOutOfBoundsError, OctantsRuntimeError
 from octants.layouts import Layout
 from octants.types.primitive import BY_NAME, DataType, i32, is_plain_number, numpy_dtype, resolve_dtype
 from octants.types.tensor_types import MatrixType, components_array, matrix, vector
@@ -183,7 +183,7 @@ class Ndarray(WholeArray, _octants.Ndarray):
             raise OctantsIndexError(f"{len(shape)}d ndarray indexed with {len(flat)}d indices: {tuple(flat)}")
         for value, extent in zip(flat, shape, strict=True):
             if not 0 <= value < extent:
-                raise OctantsAssertionError(
+                raise OctantsOutOfBoundsError(
                     f"Out of bound access to ndarray of shape {shape} with indices {tuple(flat)}"
                 )
         return tuple(flat)

@@ -42,6 +42,7 @@ class Tensor:
         if not isinstance(impl, (TensorField, Ndarray)):
             raise TypeError(f"Tensor(impl) requires an Ndarray or Field; got {type(impl).__name__}")
         self._impl: Any = impl
+        self._shadow_buffers: dict[str, Tensor] = {}
 
     def _unwrap(self) -> Any:
         return self._impl
@@ -78,7 +79,12 @@ class Tensor:
 
     def _shadow_buffer(self, which: str) -> Tensor | None:
         impl = getattr(self._impl, which, None)
-        return None if impl is None else wrap(impl)
+        if impl is None:
+            return None
+        known = self._shadow_buffers.get(which)
+        if known is None or known._impl is not impl:
+            known = self._shadow_buffers[which] = wrap(impl)
+        return known
 
     def has_grad(self) -> bool:
         """Whether the gradient has memory."""

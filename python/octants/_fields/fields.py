@@ -24,7 +24,7 @@ from octants._fields.placement_checks import refuse_unplaced_fields
 from octants._fields.snode import NOT_PLACED, Component, SNode
 from octants._fields.snode_trees import SNodeTree, place_in_own_tree
 from octants._language.python_scope import only_in_python, runs_as_python
-from octants.exceptions import OctantsAssertionError, OctantsRuntimeError
+from octants.exceptions import OctantsOutOfBoundsError, OctantsRuntimeError
 from octants.types.enums import SNodeGradType
 from octants.types.primitive import PLAIN_NUMBERS, DataType, i32, is_plain_number, numpy_dtype
 from octants.types.tensor_types import components_array
@@ -250,7 +250,7 @@ class TensorField(Field, WholeArray):
         for value, extent, start in zip(flat, shape, offset, strict=True):
             if not start <= value < start + extent:
                 span = "" if not any(offset) else f" and offset {offset}"
-                raise OctantsAssertionError(
+                raise OctantsOutOfBoundsError(
                     self._named(f"Accessing field of size {shape}{span} with indices {tuple(flat)}: out of bounds")
                 )
         return tuple(value - start for value, start in zip(flat, offset, strict=True)) if any(offset) else tuple(flat)

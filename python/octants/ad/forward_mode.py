@@ -10,6 +10,8 @@ import numpy as np
 
 from octants import _octants
 from octants._arrays.shadow_buffers import shadow_buffer
+from octants._fields.field_class import Field
+from octants._fields.fields import TensorField
 from octants.ad.clearing import clear_all_gradients
 from octants.ad.scopes import Scope, unwrapped
 from octants.ad.tape import set_zero
@@ -39,6 +41,9 @@ class FwdMode(Scope):
     def __enter__(self) -> FwdMode:
         self._check_entry()
         for role, whole in [("loss", each) for each in self.loss] + [("param", self.param)]:
+            if not isinstance(whole, Field if role == "loss" else TensorField):
+                needs = "a field or a list of fields" if role == "loss" else "one field of numbers, vectors or matrices"
+                raise TypeError(f"the {role} of a qd.ad.FwdMode must be {needs}, got {type(whole).__name__}")
             if shadow_buffer(whole, "dual") is None:
                 raise OctantsRuntimeError(
                     f"the {role} of a qd.ad.FwdMode has no dual: create the field with needs_dual=True, or call "

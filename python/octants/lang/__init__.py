@@ -4,9 +4,11 @@ Every name here is defined in another module. New programs do not need this pack
 """
 
 import sys
+from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
-from octants import simt
+from octants import graph, simt
 from octants._arrays import buffer_views, ndarrays
 from octants._language import performance_dispatch
 from octants._program import runtime
@@ -34,6 +36,8 @@ for path, module in {
     "_ndarray": ndarrays,
     "_perf_dispatch": performance_dispatch,
     "buffer_view": buffer_views,
+    "graph": graph,
+    "graph_status": graph,
     "runtime_ops": runtime,
 }.items():
     sys.modules[f"{__name__}.{path}"] = module
@@ -42,12 +46,21 @@ for name in ("", ".block", ".grid", ".reductions", ".sorting", ".subgroup", ".wa
 sys.modules[f"{__name__}.simt._tile"] = _tile
 
 
-def __getattr__(name: str) -> Any:
-    """The public names again: Quadrants has them here too, such as `qd.lang.Matrix`."""
-    found = getattr(sys.modules["octants"], name, None) if not name.startswith("_") else None
-    if found is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return found
+def _public_names_of(module: ModuleType) -> Callable[[str], Any]:
+    """A module's `__getattr__`: the public names, which Quadrants' module of this path has too."""
+
+    def find(name: str) -> Any:
+        found = getattr(sys.modules["octants"], name, None) if not name.startswith("_") else None
+        if found is None:
+            raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+        return found
+
+    return find
+
+
+# In Quadrants, each of these modules has public names, such as `qd.lang.Matrix` and `qd.lang.impl.root`.
+for filled in (sys.modules[__name__], impl, misc, snode):
+    vars(filled)["__getattr__"] = _public_names_of(filled)
 
 
 __all__ = [

@@ -4,6 +4,8 @@ formats.
 
 from enum import Enum, IntEnum
 
+from octants.layouts import Layout as Layout
+
 
 class SNodeGradType(IntEnum):
     """The role of a place: values, or the gradient or dual of another field."""

@@ -402,6 +402,9 @@ impl Lowerer<'_> {
         args: &[Value],
         kwargs: &[(String, Value)],
     ) -> Result<Value> {
+        if let Some(value) = self.function_by_method(name, args)? {
+            return Ok(value);
+        }
         if args.iter().chain(kwargs.iter().map(|k| &k.1)).all(|v| self.to_host(v).is_some()) {
             return self.call_host(obj, args, kwargs);
         }

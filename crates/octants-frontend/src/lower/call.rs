@@ -322,7 +322,7 @@ impl Lowerer<'_> {
                 format!("`{name}`, an object of type {},", self.world.type_name(obj)),
                 "write it as a @qd.func, or use a function of this package, such as `qd.sqrt`",
             ),
-            _ => (format!("an object of type {}", self.world.type_name(obj)), "write it as a @qd.func"),
+            _ => (self.describe_object(obj), "write it as a @qd.func"),
         };
         let text = format!("{what} cannot be called with run-time values in a kernel");
         Diagnostic::new(Code::Type, self.b.span, text).with_hint(hint)

@@ -31,6 +31,9 @@ impl Lowerer<'_> {
     }
 
     pub(super) fn fold_unary(&mut self, op: UnaryOperator, a: &Value) -> Result<Option<Value>> {
+        if let Some(value) = self.unary_by_method(op, a)? {
+            return Ok(Some(value));
+        }
         Ok(Some(match (op, a) {
             (UnaryOperator::Neg, Value::Int(i)) if *i != i128::MIN => Value::Int(-i),
             (UnaryOperator::Neg, Value::Float(f)) => Value::Float(-f),
@@ -49,6 +52,9 @@ impl Lowerer<'_> {
     }
 
     pub(super) fn fold_binary(&mut self, op: Operator, l: &Value, r: &Value) -> Result<Option<Value>> {
+        if let Some(value) = self.binary_by_method(op, l, r)? {
+            return Ok(Some(value));
+        }
         if [l, r].iter().any(|v| !self.host_foldable(v) && !self.is_numpy_operand(v)) {
             if let (Operator::Mod, Value::Str(pattern)) = (op, l) {
                 return Ok(Some(self.format_percent(&pattern.clone(), r)?));
@@ -118,6 +124,9 @@ impl Lowerer<'_> {
     }
 
     pub(super) fn fold_compare(&mut self, op: Comparison, l: &Value, r: &Value) -> Result<Option<Value>> {
+        if let Some(value) = self.compare_by_method(op, l, r)? {
+            return Ok(Some(value));
+        }
         if matches!(op, Comparison::Is | Comparison::IsNot) {
             // Identity with `None` is decided for run-time values too: they are not `None`.
             if matches!(l, Value::None) != matches!(r, Value::None) {

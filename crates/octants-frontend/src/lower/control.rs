@@ -66,6 +66,7 @@ impl Lowerer<'_> {
         if let Some(counter) = self.graph_test(test, "do_while")? {
             return self.lower_do_while(counter, body);
         }
+        self.mark_headers()?;
         self.frame().loops.push(LoopKind::Serial);
         let result = self.in_block(|s| {
             let cond = s.lower_expr(test)?;

@@ -27,10 +27,16 @@ impl Lowerer<'_> {
             }
             _ => {}
         }
+        self.mark_headers()?;
+        self.mark(s.head(), LineEvent::Reached)
+    }
+
+    /// Marks the lines of the loops and blocks that are about to be entered, unless they are tasks.
+    pub(super) fn mark_headers(&mut self) -> Result<()> {
         for header in std::mem::take(&mut self.frame().headers) {
             self.mark(header, LineEvent::Reached)?;
         }
-        self.mark(s.head(), LineEvent::Reached)
+        Ok(())
     }
 
     /// Marks that the condition on a line was false, if no statement implies it.

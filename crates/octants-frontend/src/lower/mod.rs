@@ -27,6 +27,7 @@ mod lost_precision;
 mod lowered;
 mod mesh_elements;
 mod missing_returns;
+mod operator_methods;
 mod outlined;
 mod packed_fields;
 mod pass;

@@ -113,7 +113,7 @@ impl Lowerer<'_> {
             Entity::Opaque | Entity::TensorConst { .. } | Entity::StructConst { .. }));
         let (why, hint) = match (argument, &target.kind) {
             _ if matches!(place, Value::Array(_)) || is_object => {
-                (what, String::from("assign or update its elements, in a loop"))
+                (format!("it is {what}"), String::from("assign or update its elements, in a loop"))
             }
             (Some(argument), _) if matches!(place, Value::Rt(_)) => (
                 format!("the kernel argument `{argument}` is immutable"),

@@ -37,7 +37,7 @@ impl Lowerer<'_> {
                 let name = self.world.attribute(obj, "__name__").ok().flatten().map(|name| self.world.entity(name));
                 let what = match (self.class_module(obj), name) {
                     (Some(_), Some(Entity::Str(name))) => format!("`{name}`"),
-                    _ => format!("an object of type {}", self.world.type_name(obj)),
+                    _ => self.describe_object(obj),
                 };
                 return Err(Diagnostic::new(Code::Type, span, format!("{what} is not a type that kernels support")));
             }

@@ -63,6 +63,9 @@ impl Lowerer<'_> {
                 "a sparse matrix builder has no elements to read or assign: add to them by `builder[i, j] += value`";
             return self.err(Code::Syntax, text);
         }
+        if let Some(item) = self.item_by_method(base, &index)? {
+            return Ok(item);
+        }
         match base {
             Value::Str(_) => self.character(base, &index),
             Value::Tuple(items) | Value::List(items) | Value::Static(items) => self.sequence_item(items, base, &index),

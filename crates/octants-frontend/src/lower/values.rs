@@ -342,6 +342,12 @@ impl Lowerer<'_> {
         local
     }
 
+    /// What an object of Python is, for messages.
+    pub(super) fn describe_object(&self, obj: Obj) -> String {
+        let name = self.world.type_name(obj);
+        if name.starts_with("a ") { name } else { format!("an object of type {name}") }
+    }
+
     /// A short name of a value's type, for messages.
     pub(super) fn describe(&mut self, value: &Value) -> String {
         match value {
@@ -354,7 +360,7 @@ impl Lowerer<'_> {
             Value::List(_) | Value::Static(_) => "a list".into(),
             Value::Dict(_) => "a dict".into(),
             Value::Slice(_) => "a slice".into(),
-            Value::Obj(o) => format!("an object of type {}", self.world.type_name(*o)),
+            Value::Obj(o) => self.describe_object(*o),
             Value::View(v) => format!("a view of the array `{}`", self.buffers[v.array.index()].name),
             Value::Array(b) => format!("the array `{}`", self.buffers[b.index()].name),
             Value::Members(m) if m.is_array => "a struct field".into(),
