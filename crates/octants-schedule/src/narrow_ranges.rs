@@ -72,6 +72,7 @@ impl Search<'_> {
             if let Op::For(l) = &inst.op
                 && l.parallel.is_none()
                 && l.groups.is_empty()
+                && l.reductions.is_empty()
                 && l.hints.unroll.is_none()
                 && l.hints.code_size != CodeSizeHint::VectorsFirst
             {

@@ -140,8 +140,7 @@ def test_races_are_reported_only_when_asked_for(program):
     qd.sync()
     qd.init(arch=qd.cpu, check_races="full")
     with pytest.raises(RuntimeError, match="race"):
-        getattr(data_dependent, program)(True)
-        qd.sync()
+        run(getattr(data_dependent, program), True)
 
 
 def test_comparisons_of_launches_with_indices_from_memory_are_bounded():
