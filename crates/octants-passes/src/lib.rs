@@ -3,9 +3,9 @@
 //! [`PIPELINE`] is the table of the passes that every kernel goes through. [`offload()`] turns the result into a
 //! [`octants_ir::Program`]. Each pass is a function named by what it does, in a file of the same name.
 //!
-//! Reading order: [`pipeline`], the passes in the order of its table, [`find_overlaps()`],
-//! [`resolve_block_dims()`], [`find_divergence()`], [`find_partial_products()`], [`find_carried_locals()`], [`find_races`],
-//! [`offload()`]. `octants_ir::insert_code` serves several of them.
+//! Reading order: [`pipeline`], the passes in the order of its table, [`find_overlaps()`], [`resolve_block_dims()`],
+//! [`find_divergence()`], [`find_partial_products()`], [`find_carried_locals()`], [`find_races`], [`offload()`].
+//! `octants_ir::insert_code` serves several of them.
 //!
 //! Differentiation has its own pass table, in octants-autodiff, and shares the simplification passes. Three entry
 //! points here are used by that table only: [`inline_calls::inline_all_calls`],

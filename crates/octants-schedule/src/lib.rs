@@ -10,8 +10,8 @@
 //! `form_thread_loops`, [`mod@block_memory`]; for parallel loops `find_unroll_and_jam`, `unroll_and_jam`,
 //! `scatter_privatization`, `privatize_scatter`, `merge_copies`, `privatize_in_shared_memory`, `reduce_in_blocks`,
 //! `find_tiling`, `tile_in_shared_memory`, `find_coarsening`, `coarsen_threads`, `merge_accesses`, `iteration_groups`,
-//! `intra_iteration_dependence`; for serial loops `hint_loops`, `prefetch`, `narrow_ranges`, `split_remainders`, `unroll_arrays`,
-//! `full_unroll`, `find_converged_loops`, `converge_loops`, `subgroup_steps`, `reduce_in_subgroups`,
+//! `intra_iteration_dependence`; for serial loops `hint_loops`, `prefetch`, `narrow_ranges`, `split_remainders`,
+//! `unroll_arrays`, `full_unroll`, `find_converged_loops`, `converge_loops`, `subgroup_steps`, `reduce_in_subgroups`,
 //! `software_pipelining`; for single instructions `balance_threads`, `narrow_barriers`, `demote_atomics`,
 //! `freeze_conditional_loads`, `copy_asynchronously`. `clone_code`, `index_offsets` and `shared_buffers` serve several
 //! of them; [`describe_schedule()`] prints a schedule for users and tests.

@@ -100,7 +100,9 @@ impl Search<'_> {
         let splits = !may_leave(body, l.body);
         let fits = |b: &Bound| !b.follows_axes || splits && b.axis + 1 == l.dims.len();
         let bound = |c: &ValueId| self.bound(v, *c, (&inside, &effects)).filter(|b| fits(b) && self.is_worth_it(l, b));
-        let bounds: Vec<Bound> = conditions.iter().filter_map(bound).collect();
+        let mut bounds: Vec<Bound> = conditions.iter().filter_map(bound).collect();
+        // These require that the range is not empty, and another bound may empty it.
+        bounds.sort_by_key(|b| b.comparison != BinaryOp::Le);
         let is_exact = bounds.first().is_some_and(Bound::is_exact);
         let always = (conditions.len() == 1 && is_exact).then_some(last);
         let (inside, outside): (Vec<Bound>, Vec<Bound>) = bounds.into_iter().partition(|b| b.follows_axes);
@@ -148,7 +150,7 @@ impl Search<'_> {
             return true;
         }
         let op = &self.facts.body.inst(value).op;
-        let moves = match *op {
+        let mut all = match *op {
             Op::LoopIndex(of, axis) if of == v => {
                 bound.follows_axes = true;
                 (axis as usize) < bound.axis
@@ -156,7 +158,6 @@ impl Search<'_> {
             Op::Load(address) => self.is_unchanged(address, effects),
             _ => matches!(op.effect(), Effect::Pure | Effect::Index),
         };
-        let mut all = moves;
         op.for_each_operand(|u| all = all && self.may_compute_before(v, u, bound, of));
         bound.computed.push(value);
         all && bound.computed.len() <= LONGEST
