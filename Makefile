@@ -89,7 +89,8 @@ VULKAN_TESTS := $(addprefix tests/python/, \
     test_debug_mode_results.py test_blocked_sums.py test_print_formats.py test_coarsened_loops.py \
     test_narrow_atomics.py \
     streams/test_stream_order.py streams/test_stream_objects.py streams/test_stream_schedules.py \
-    streams/test_stream_sections.py streams/test_stream_threads.py streams/test_stream_messages.py simt)
+    streams/test_stream_sections.py streams/test_stream_threads.py streams/test_stream_messages.py \
+    streams/test_captured_graphs.py streams/test_graph_updates.py simt)
 
 # Last passes: machine code of four AMD chips in an emulator, through the stand-in.
 EMULATED_TESTS := $(addprefix tests/python/, \

@@ -8,15 +8,16 @@ use std::time::Duration;
 use ash::vk;
 use octants_artifact::{Artifact, CodeTarget};
 use octants_driver_gpu::Unavailable;
-use octants_driver_gpu::plan_grid::Parameter;
 use octants_runtime::{
-    Contents, DevicePtr, Driver, ErrorKind, EventHandle, Launch, ModuleHandle, Pattern, Result, StreamHandle,
-    TaskHandle,
+    Contents, DevicePtr, Driver, ErrorKind, EventHandle, GraphHandle, GraphPart, Launch, ModuleHandle, Pattern, Result,
+    StreamHandle, TaskHandle,
 };
 
+use crate::dispatch::Dispatch;
 use crate::event::Event;
 use crate::follower::Follower;
-use crate::gpu::{Gpu, PUSH_BYTES};
+use crate::gpu::Gpu;
+use crate::graph::{Graph, fills_words, word_of};
 use crate::memory::{Kind, Memory, Part, no_memory};
 use crate::module::{LoadedTask, Module};
 use crate::stream::Stream;
@@ -25,8 +26,6 @@ use crate::stream::Stream;
 const MOST_RETIRED: usize = 256;
 /// Maximum bytes of arguments of a launch. Arguments that exceed the push constants are staged.
 const MOST_ARGUMENT_BYTES: u64 = 4000;
-/// Words of a `DeviceContext`.
-const CONTEXT_WORDS: usize = octants_artifact::DeviceContext::BYTES as usize / 8;
 
 /// A Vulkan device.
 #[derive(Debug)]
@@ -81,16 +80,11 @@ impl VulkanDriver {
         self.memory.find(at).or_else(|| self.pinned.find(at)).ok_or_else(|| no_memory(what))
     }
 
-    /// The device's address of pinned memory.
-    fn translated(&self, at: DevicePtr) -> u64 {
-        self.pinned.find(at.0).map_or(at.0, |part| part.address)
-    }
-
     fn copy(&self, stream: &Stream, to: Part, from: Part, bytes: u64, staged: Option<u64>) -> Result<()> {
         stream.record(|r| {
             let region = [vk::BufferCopy { src_offset: from.offset, dst_offset: to.offset, size: bytes }];
             // SAFETY: the ranges are within their buffers, as the trait's contract says.
-            unsafe { r.device().cmd_copy_buffer(r.commands(), from.buffer, to.buffer, &region) };
+            unsafe { r.gpu().device.cmd_copy_buffer(r.commands(), from.buffer, to.buffer, &region) };
             staged.into_iter().for_each(|at| r.keep(at));
             Ok(())
         })
@@ -99,7 +93,7 @@ impl VulkanDriver {
     fn fill_words(&self, stream: &Stream, part: Part, bytes: u64, word: u32) -> Result<()> {
         stream.record(|r| {
             // SAFETY: the range is within its buffer, at multiples of four.
-            unsafe { r.device().cmd_fill_buffer(r.commands(), part.buffer, part.offset, bytes, word) };
+            unsafe { r.gpu().device.cmd_fill_buffer(r.commands(), part.buffer, part.offset, bytes, word) };
             Ok(())
         })
     }
@@ -309,17 +303,12 @@ impl Driver for VulkanDriver {
 
     unsafe fn fill(&self, stream: StreamHandle, at: DevicePtr, pattern: Pattern, bytes: u64) -> Result<bool> {
         let part = self.find(at.0, "the target of a fill")?;
-        if !part.offset.is_multiple_of(4) || !bytes.is_multiple_of(4) {
+        if !fills_words(&part, bytes) {
             return Ok(false);
         }
-        let word = match pattern {
-            Pattern::Byte(b) => u32::from_ne_bytes([b; 4]),
-            Pattern::Half(h) => u32::from(h) << 16 | u32::from(h),
-            Pattern::Word(w) => w,
-        };
         if bytes > 0 {
             // SAFETY: the trait's contract.
-            self.fill_words(unsafe { self.stream(stream) }, part, bytes, word)?;
+            self.fill_words(unsafe { self.stream(stream) }, part, bytes, word_of(pattern))?;
         }
         Ok(true)
     }
@@ -353,36 +342,42 @@ impl Driver for VulkanDriver {
     unsafe fn launch(&self, stream: StreamHandle, task: TaskHandle, launch: &Launch<'_>) -> Result<()> {
         // SAFETY: the handle is the address of a task of a module that the trait's contract keeps loaded.
         let (task, stream) = unsafe { (&*(task.0 as *const LoadedTask), self.stream(stream)) };
-        let Some((form, blocks, threads)) = task.plan(launch.args)? else { return Ok(()) };
-        let pipeline = form.pipeline(threads)?;
-        let number = if task.is_numbered { launch.number } else { 0 };
-        // The host counts the rounds of loops, in the number of the launch.
-        let parameter = Parameter::new(launch, task.number, number, 0);
-        let mut words: Vec<u64> = parameter.words().to_vec();
-        words[1] = self.translated(launch.result);
-        words[2] = self.translated(launch.channel);
-        let mut staged = None;
-        if words.len() * 8 > PUSH_BYTES as usize {
-            let slots = words.split_off(CONTEXT_WORDS);
-            let at = self.pinned.allocate(8 * slots.len() as u64)?;
-            // SAFETY: the memory is mapped, and has this length.
-            unsafe { std::ptr::copy_nonoverlapping(slots.as_ptr(), at as *mut u64, slots.len()) };
-            words.push(self.translated(DevicePtr(at)));
-            staged = Some(at);
-        }
-        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
-        let layout = self.gpu.layout;
+        let Some(dispatch) = Dispatch::new(task, launch, &self.pinned)? else { return Ok(()) };
         stream.record(|r| {
-            let (device, commands) = (r.device(), r.commands());
-            // SAFETY: the pipeline is alive until the module is unloaded, after this work.
-            unsafe {
-                device.cmd_bind_pipeline(commands, vk::PipelineBindPoint::COMPUTE, pipeline);
-                device.cmd_push_constants(commands, layout, vk::ShaderStageFlags::COMPUTE, 0, &bytes);
-                device.cmd_dispatch(commands, blocks, 1, 1);
-            }
-            staged.into_iter().for_each(|at| r.keep(at));
+            // SAFETY: the pipeline is alive until the module is unloaded, after this work; the batch keeps the memory.
+            unsafe { dispatch.record(r.gpu(), r.commands()) };
+            dispatch.staged.into_iter().for_each(|at| r.keep(at));
             Ok(())
         })
+    }
+
+    unsafe fn make_graph(&self, parts: &[GraphPart<'_>]) -> Result<Option<GraphHandle>> {
+        // SAFETY: the trait's contract.
+        let made = unsafe { Graph::new(&self.gpu, &self.pinned, parts, &|at, what| self.find(at, what))? };
+        Ok(made.map(|graph| GraphHandle(Box::into_raw(Box::new(graph)) as u64)))
+    }
+
+    unsafe fn launch_graph<'a>(
+        &self,
+        stream: StreamHandle,
+        graph: GraphHandle,
+        changed: &[usize],
+        launch_of: &dyn Fn(usize) -> Option<Launch<'a>>,
+    ) -> Result<bool> {
+        // SAFETY: the trait's contract; the handle is `make_graph`'s.
+        let (stream, graph) = unsafe { (self.stream(stream), &*(graph.0 as *const Graph)) };
+        // SAFETY: as above.
+        let recorded = unsafe { graph.commands(changed, launch_of)? };
+        stream.record(|r| {
+            r.execute(recorded);
+            Ok(())
+        })?;
+        Ok(true)
+    }
+
+    unsafe fn destroy_graph(&self, graph: GraphHandle) {
+        // SAFETY: it is `make_graph`'s box, given back once. Batches keep the commands that they execute.
+        drop(unsafe { Box::from_raw(graph.0 as *mut Graph) });
     }
 
     unsafe fn synchronize(&self, stream: StreamHandle) -> Result<()> {

@@ -38,9 +38,9 @@ impl Event {
             stream.record(|r| {
                 // SAFETY: the commands are being recorded; the pool is this event's.
                 unsafe {
-                    r.device().cmd_reset_query_pool(r.commands(), pool, 0, 1);
+                    r.gpu().device.cmd_reset_query_pool(r.commands(), pool, 0, 1);
                     let stage = vk::PipelineStageFlags::ALL_COMMANDS;
-                    r.device().cmd_write_timestamp(r.commands(), stage, pool, 0);
+                    r.gpu().device.cmd_write_timestamp(r.commands(), stage, pool, 0);
                 }
                 Ok(())
             })?;

@@ -108,6 +108,18 @@ impl Gpu {
         (*found != contents).then_some(contents)
     }
 
+    /// Orders all later commands, with their memory accesses, behind all earlier ones.
+    ///
+    /// # Safety
+    /// The commands are being recorded.
+    pub(crate) unsafe fn order(&self, commands: vk::CommandBuffer) {
+        let all = vk::AccessFlags::MEMORY_READ | vk::AccessFlags::MEMORY_WRITE;
+        let barrier = [vk::MemoryBarrier::default().src_access_mask(all).dst_access_mask(all)];
+        let (stages, none) = (vk::PipelineStageFlags::ALL_COMMANDS, vk::DependencyFlags::empty());
+        // SAFETY: the contract above.
+        unsafe { self.device.cmd_pipeline_barrier(commands, stages, stages, none, &barrier, &[], &[]) };
+    }
+
     /// Waits for all that was submitted.
     pub fn wait_idle(&self) -> Result<()> {
         let _all: Vec<_> = (0..self.queues.len()).map(|n| self.queue(n)).collect();

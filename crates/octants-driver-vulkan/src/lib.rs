@@ -10,20 +10,25 @@
 //!   of the semaphore. An event is a value. A wait first submits what is recorded.
 //! - A batch is submitted before another batch may wait for it, so one queue can serve all streams.
 //! - Device memory is addressed by device addresses, pinned memory by host addresses. A launch translates the latter.
+//! - A captured graph of steps in sequence is a secondary command buffer: recorded once, executed by each launch.
 //! - Every error names the call and the operation. Once the device is lost, every call returns that error.
 //!
 //! Reading order: [`checked`], [`instance`], [`gpu`], [`mod@open`], [`memory`], [`timeline`], [`stream`],
-//! [`follower`], [`event`], [`module`], [`driver`].
+//! [`follower`], [`event`], [`module`], [`dispatch`],
+//! [`recorded`], [`graph`], [`driver`].
 
 pub mod checked;
+pub mod dispatch;
 pub mod driver;
 pub mod event;
 pub mod follower;
 pub mod gpu;
+pub mod graph;
 pub mod instance;
 pub mod memory;
 pub mod module;
 pub mod open;
+pub mod recorded;
 pub mod stream;
 pub mod timeline;
 

@@ -12,6 +12,7 @@ use crate::checked::failed;
 use crate::follower::{Follower, HasBatch};
 use crate::gpu::Gpu;
 use crate::memory::Memory;
+use crate::recorded::Recorded;
 use crate::timeline::Timeline;
 
 /// Maximum pieces of work per batch.
@@ -27,6 +28,8 @@ struct Batch {
     pieces: u32,
     /// Pinned memory that it reads.
     staged: Vec<u64>,
+    /// Graphs that it executes.
+    graphs: Vec<Arc<Recorded>>,
 }
 
 struct State {
@@ -68,14 +71,21 @@ impl Recording<'_> {
         self.batch.commands
     }
 
-    /// The device's functions.
-    pub fn device(&self) -> &ash::Device {
-        &self.gpu.device
+    /// The device.
+    pub fn gpu(&self) -> &Gpu {
+        self.gpu
     }
 
     /// Pinned memory that is given back when the batch is done.
     pub fn keep(&mut self, staged: u64) {
         self.batch.staged.push(staged);
+    }
+
+    /// Executes a graph, and keeps its commands until the batch is done.
+    pub fn execute(&mut self, graph: Arc<Recorded>) {
+        // SAFETY: both command buffers are of the same device and family; recording of the second has ended.
+        unsafe { self.gpu.device.cmd_execute_commands(self.batch.commands, &[graph.commands]) };
+        self.batch.graphs.push(graph);
     }
 }
 
@@ -121,7 +131,8 @@ impl Stream {
             unsafe { self.gpu.device.begin_command_buffer(commands, &info) }
                 .map_err(|code| failed("vkBeginCommandBuffer", code, "queueing work"))?;
             let value = state.submitted + 1;
-            state.open = Some(Batch { commands, value, waits: Vec::new(), pieces: 0, staged: Vec::new() });
+            let (waits, staged, graphs) = (Vec::new(), Vec::new(), Vec::new());
+            state.open = Some(Batch { commands, value, waits, pieces: 0, staged, graphs });
         }
         Ok(state.open.as_mut().expect("compiler bug: no batch"))
     }
@@ -143,14 +154,8 @@ impl Stream {
     pub fn record<R>(&self, work: impl FnOnce(&mut Recording<'_>) -> Result<R>) -> Result<R> {
         let mut state = self.state();
         let batch = self.open(&mut state)?;
-        let all = vk::AccessFlags::MEMORY_READ | vk::AccessFlags::MEMORY_WRITE;
-        let barrier = [vk::MemoryBarrier::default().src_access_mask(all).dst_access_mask(all)];
-        let stages = vk::PipelineStageFlags::ALL_COMMANDS;
         // SAFETY: the commands are being recorded.
-        unsafe {
-            let none = vk::DependencyFlags::empty();
-            self.gpu.device.cmd_pipeline_barrier(batch.commands, stages, stages, none, &barrier, &[], &[]);
-        }
+        unsafe { self.gpu.order(batch.commands) };
         batch.pieces += 1;
         let result = work(&mut Recording { gpu: &self.gpu, batch: &mut *batch })?;
         // An idle device starts immediately. A busy one gets the rest in long batches, at the latest when it becomes

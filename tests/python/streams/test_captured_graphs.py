@@ -571,3 +571,44 @@ def test_a_capture_is_entered_once():
         pass
     g.launch()
     assert held(x) == 2
+
+
+Two = qd.types.ndarray(dtype=qd.f32, ndim=2)
+
+
+@qd.kernel
+def accumulate(a: A, b: A, c: A, m: Two, k: qd.f32, n: qd.i32):
+    a[0] = a[0] * k + b[1] + m[0, 1]
+    c[n] = a[0]
+
+
+def test_steps_in_sequence_without_loops_are_launched_again_with_other_arguments_and_on_another_stream():
+    a, b, c, other = array(1), array(2), array(0), array(5)
+    m = qd.ndarray(qd.f32, (2, 3))
+    m.fill(0.5)
+    stream = qd.create_stream()
+    expected = np.float32(0)
+
+    def steps(start, first, k):
+        value = np.float32(start)
+        value = value * np.float32(k) + np.float32(first) + np.float32(0.5)
+        return value * np.float32(k) + np.float32(first) + np.float32(0.5)
+
+    with qd.graph.capture() as g:
+        a.fill(1.0)
+        accumulate(a, b, c, m, 3.0, 4)
+        accumulate(a, b, c, m, 3.0, 7)
+        b.copy_from(c)
+    for launch in range(3):
+        g.launch(stream if launch == 1 else None)
+        expected = steps(1, 2 if launch == 0 else 0, 3.0)
+        qd.sync()
+        assert (a[0], c[7], b[7], b[1]) == (expected, expected, expected, 0.0), launch
+    g.update(k=2.0)
+    g(b=other)
+    qd.sync()
+    assert (a[0], c[7], b[7], other[7]) == (*[steps(1, 5, 2.0)] * 3, 5.0)
+    del g
+    gc.collect()
+    qd.sync()
+    assert a[0] == steps(1, 5, 2.0)
