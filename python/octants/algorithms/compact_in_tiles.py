@@ -15,7 +15,7 @@ from typing import Any
 from octants._language.kernel_decorators import func
 from octants._language.ops import cast, loop_config, min, popcnt, static
 from octants.algorithms.scan_in_tiles import clear_words, first_in_tile, sum_before_tile, take_tile, words_for
-from octants.algorithms.tile_shapes import GRID, SCAN_BLOCK, items_of_scan
+from octants.algorithms.tile_shapes import GRID, SCAN_BLOCK, items_of_selection
 from octants.simt.block_threads import SharedArray, sync, thread_idx
 from octants.simt.identities import add
 from octants.simt.lanes import group_size, invocation_id
@@ -56,7 +56,7 @@ def compact_in_tiles(
     """Stream compaction: copies each scalar `arr[i]` for which `keeps(source, i)` is 1 to the front of `out`, in order,
     and writes their number to `count[0]`. Writes nothing if `n` is 0.
     """
-    items = static(items_of_scan(arr.dtype))
+    items = static(items_of_selection(arr.dtype))
     size = static(SCAN_BLOCK * items)
     clear_words(scratch, words_for(n, scratch, u32, items))
     loop_config(block_dim=static(SCAN_BLOCK))

@@ -22,7 +22,14 @@ from octants._language.kernel_decorators import func
 from octants._language.ops import atomic_add, cast, loop_config, min, static
 from octants.algorithms.element_types import is_pair
 from octants.algorithms.scratch_words import awaited, publish, published_words
-from octants.algorithms.tile_shapes import FAN_OUT, GRID, SCAN_BLOCK, SMALLEST_TILE, items_of_scan
+from octants.algorithms.tile_shapes import (
+    FAN_OUT,
+    GRID,
+    SCAN_BLOCK,
+    SMALLEST_TILE,
+    adjacent_of_scan,
+    items_of_scan,
+)
 from octants.simt.block_threads import SharedArray, sync, thread_idx
 from octants.simt.lanes import group_size, invocation_id, log2_group_size, shuffle, shuffle_up
 from octants.simt.scans import _inclusive_tiled
@@ -52,6 +59,20 @@ def first_in_tile(items: template()) -> Any:
 
 
 @func
+def first_of_thread(items: template(), adjacent: template()) -> Any:
+    """Position of the thread's first element in a tile of a scan. A row of the subgroup has `adjacent` elements of
+    each thread.
+    """
+    return (thread_idx() // group_size()) * static(group_size() * items) + invocation_id() * static(adjacent)
+
+
+@func
+def _place(k: template(), adjacent: template()) -> Any:
+    """Position of the thread's element `k`, from its first one."""
+    return static(k // adjacent * adjacent) * group_size() + static(k % adjacent)
+
+
+@func
 def _item(values: Any, k: template(), dtype: template()) -> Any:
     """One of the elements that a thread holds. Pairs are rows of a matrix."""
     if static(is_pair(dtype)):
@@ -73,18 +94,20 @@ def _set_item(values: template(), k: template(), value: Any, dtype: template()) 
 def load_tile(
     source: template(), load: template(), begin: Any, left: Any, identity, dtype: template(), items: template()
 ) -> Any:
-    """Loads the thread's elements of the tile that starts at `begin`, one per row; `identity` from `left` on."""
+    """Loads the thread's elements of the tile that starts at `begin`; `identity` from `left` on."""
     values = Vector.zero(dtype, static(items)) if static(not is_pair(dtype)) else Matrix.zero(u64, static(items), 2)
+    adjacent = static(adjacent_of_scan(dtype))
+    first = first_of_thread(items, adjacent)
     # Differences that change with the tile are compared with constants: sums that do not would each take a register.
-    at, rest = begin + cast(first_in_tile(items), i64), left - first_in_tile(items)
+    at, rest = begin + cast(first, i64), left - first
     if left >= static(SCAN_BLOCK * items):
         for k in static(range(items)):
-            _set_item(values, k, load(source, at + k * group_size()), dtype)
+            _set_item(values, k, load(source, at + _place(k, adjacent)), dtype)
     else:
         for k in static(range(items)):
             _set_item(values, k, identity, dtype)
-            if k * group_size() < rest:
-                _set_item(values, k, load(source, at + k * group_size()), dtype)
+            if _place(k, adjacent) < rest:
+                _set_item(values, k, load(source, at + _place(k, adjacent)), dtype)
     return values
 
 
@@ -99,14 +122,16 @@ def _store_tile(
     dtype: template(),
     items: template(),
 ) -> None:
-    at, rest = begin + cast(first_in_tile(items), i64), left - first_in_tile(items)
+    adjacent = static(adjacent_of_scan(dtype))
+    first = first_of_thread(items, adjacent)
+    at, rest = begin + cast(first, i64), left - first
     if left >= static(SCAN_BLOCK * items):
         for k in static(range(items)):
-            store(sink, at + k * group_size(), _item(results, k, dtype), _item(values, k, dtype))
+            store(sink, at + _place(k, adjacent), _item(results, k, dtype), _item(values, k, dtype))
     else:
         for k in static(range(items)):
-            if k * group_size() < rest:
-                store(sink, at + k * group_size(), _item(results, k, dtype), _item(values, k, dtype))
+            if _place(k, adjacent) < rest:
+                store(sink, at + _place(k, adjacent), _item(results, k, dtype), _item(values, k, dtype))
 
 
 @func
@@ -116,19 +141,28 @@ def _scan_rows(
     """The scan of the subgroup's rows, and the sum of all of them."""
     results = values
     total = identity
-    for k in static(range(items)):
-        row = _inclusive_tiled(_item(values, k, dtype), op, log2_group_size())
-        last = shuffle(row, static(group_size() - 1))
-        if static(not inclusive):
-            row = shuffle_up(row, 1)
-            if invocation_id() == 0:
-                row = identity
-        if static(k > 0):
-            row = op(total, row)
+    adjacent = static(adjacent_of_scan(dtype))
+    for row in static(range(items // adjacent_of_scan(dtype))):
+        own = _item(values, static(row * adjacent), dtype)
+        for k in static(range(1, adjacent)):
+            own = op(own, _item(values, static(row * adjacent + k), dtype))
+        sums = _inclusive_tiled(own, op, log2_group_size())
+        last = shuffle(sums, static(group_size() - 1))
+        before = shuffle_up(sums, 1)
+        if invocation_id() == 0:
+            before = identity
+        if static(row > 0):
+            before = op(total, before)
             total = op(total, last)
         else:
             total = last
-        _set_item(results, k, row, dtype)
+        for k in static(range(row * adjacent, (row + 1) * adjacent)):
+            up_to = op(before, _item(values, k, dtype))
+            if static(inclusive):
+                _set_item(results, k, up_to, dtype)
+            else:
+                _set_item(results, k, before, dtype)
+            before = up_to
     return results, total
 
 

@@ -53,10 +53,22 @@ def runs_in_blocks() -> bool:
 
 
 def items_of_scan(dtype: Any) -> int:
-    """Elements of `dtype` per thread in registers, for scans and selections; at most 32, the bits of a mask."""
+    """Elements of `dtype` per thread in registers, for scans."""
     if is_pair(dtype):
         return 8
-    return 16 if width(dtype) == 64 else 24
+    return 20 if width(dtype) == 64 else 32
+
+
+def adjacent_of_scan(dtype: Any) -> int:
+    """Adjacent elements of `dtype` that a thread holds in a scan, at most 16 bytes. The subgroup scans their sums, not
+    each of them.
+    """
+    return 1 if is_pair(dtype) else 2 if width(dtype) == 64 else 4
+
+
+def items_of_selection(dtype: Any) -> int:
+    """Elements of `dtype` per thread in registers, for selections; at most 32, the bits of a mask."""
+    return 16 if width(dtype) == 64 else 32
 
 
 def items_of(dtype: Any) -> int:
@@ -72,7 +84,7 @@ def items_of_pairs(key_dtype: Any, value_dtype: Any, has_values: bool) -> int:
     Larger tiles look back less often. They pay off while several blocks still fit.
     """
     items = min(items_of(key_dtype), items_of(value_dtype)) if has_values else items_of(key_dtype)
-    return items * 3 // 2 if _octants.max_shared_bytes() >= _ROOM_FOR_BLOCKS else items
+    return items * 7 // 4 if _octants.max_shared_bytes() >= _ROOM_FOR_BLOCKS else items
 
 
 def check_capacity(log256_max_n: int | None) -> None:
