@@ -953,6 +953,10 @@ class Kernel:
     def fe_ll_cache_observations(self) -> CacheObservations:
         """Whether the folder held the machine code of the latest compilation, of a kernel without `fastcache=True`."""
 
+    @property
+    def is_pure(self) -> bool:
+        """Whether the kernel is declared to depend on its arguments only: `fastcache=True`, or `@qd.pure`."""
+
     def _specialization_count(self) -> int:
         """The number of specializations kept."""
 

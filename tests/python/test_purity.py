@@ -54,6 +54,8 @@ def test_a_captured_variable_is_an_error(declare):
     with pytest.raises(qd.OctantsCompilationError, match=r"\[PURE.VIOLATION\].*uses `size`"):
         declare(uses_global)()
     assert declare(takes_it)(size) == 2
+    assert declare(takes_it).is_pure
+    assert not qd.kernel(takes_it).is_pure
 
 
 def test_captured_fields_arrays_closures_and_attributes_are_errors():

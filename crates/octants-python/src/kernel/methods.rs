@@ -86,6 +86,12 @@ impl Kernel {
         self.pure.store(true, Ordering::Relaxed);
     }
 
+    /// Whether the kernel depends on its arguments only, as its decorator declares.
+    #[getter(is_pure)]
+    fn is_declared_pure(&self) -> bool {
+        self.is_pure()
+    }
+
     /// Launches, and records what the gradient needs. The gradient gets the arguments that `with_gradients` returns.
     /// For torch autograd functions. `None` inside a scope, which then records the launch.
     fn _launch(
