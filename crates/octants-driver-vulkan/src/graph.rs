@@ -169,7 +169,7 @@ impl Graph {
 /// The tasks in order, if sections only order them. Without sections, all tasks are in sequence.
 fn ranges_of(sections: &[Section], tasks: usize) -> Option<Vec<Range<usize>>> {
     if sections.is_empty() {
-        return Some(vec![0..tasks]);
+        return Some(std::iter::once(0..tasks).collect());
     }
     let range = |section: &Section| match section {
         Section::InOrder(range) => Some(range.clone()),
