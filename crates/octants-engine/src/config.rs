@@ -3,6 +3,7 @@
 //! Options that affect the generated code are read where kernels are lowered and built (`session`). Options of the
 //! Python layer (log level, full tracebacks) are also here, so that one table lists all names.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use octants_ir::Scalar;
@@ -35,6 +36,8 @@ macro_rules! options {
             pub(crate) backends: Backends,
             /// Options that are accepted without effect.
             pub(crate) accepted: AcceptedOptions,
+            /// Names of the options that were set.
+            pub(crate) given: BTreeSet<&'static str>,
             $(#[doc = $doc] pub $name: $type,)*
         }
 
@@ -44,7 +47,7 @@ macro_rules! options {
         impl Config {
             /// All options with their defaults.
             pub fn new(backends: Backends) -> Config {
-                Config { backends, accepted: AcceptedOptions::default(), $($name: $default,)* }
+                Config { backends, accepted: AcceptedOptions::default(), given: BTreeSet::new(), $($name: $default,)* }
             }
 
             /// Sets one option after checking its value. `None` keeps the default.
@@ -52,7 +55,10 @@ macro_rules! options {
                 let $backends = self.backends;
                 match name {
                     $(stringify!($name) if *value == OptionValue::None => {})*
-                    $(stringify!($name) => self.$name = $check(name, value)?,)*
+                    $(stringify!($name) => {
+                        self.$name = $check(name, value)?;
+                        self.given.insert(stringify!($name));
+                    })*
                     _ if self.accepted.set(name, value) => {}
                     _ => {
                         return Err(Error::UnknownOption { name: name.to_string(), suggestion: nearest(name, names()) });
@@ -270,6 +276,12 @@ impl Config {
             || self.print_kernel_llvm_ir_optimized
             || self.print_kernel_asm
             || self.print_kernel_amdgcn
+    }
+
+    /// Whether race checks make the CPU's streams real, so that missing waits between them are found: unless the
+    /// program turns such streams on or off itself.
+    pub(crate) fn implies_streams(&self) -> bool {
+        self.checks_races() && !self.cpu_streams && !self.given.contains("cpu_streams")
     }
 
     /// Whether to report races that are proved statically.

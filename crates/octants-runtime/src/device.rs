@@ -189,10 +189,10 @@ impl Device {
         &self.0.core.races
     }
 
-    /// Starts race checks of unordered launches on different streams that touch the same elements. No effect on a
-    /// synchronous device.
-    pub fn watch_launches(&self) {
-        self.0.watch.begin();
+    /// Starts race checks of unordered launches on different streams that touch the same elements; with `is_exact`, also
+    /// of elements that values in memory decide. No effect on a synchronous device.
+    pub fn watch_launches(&self, is_exact: bool) {
+        self.0.watch.begin(is_exact);
     }
 
     /// Must be called before a launch by the program.
