@@ -46,6 +46,7 @@ impl Session {
     pub(super) fn refuse_carried_locals(&self, lowered: &Lowered, carried: Vec<CarriedLocal>) -> Result<(), Error> {
         let sources = &lowered.sources;
         let race = |found: CarriedLocal| {
+            let of_loop = format!("the loop at {}", sources.location(found.of_loop));
             let side = |touch, span: Span, by: &str| RaceAccess {
                 touch,
                 at: sources.location(span),
@@ -55,9 +56,9 @@ impl Session {
             Race {
                 kind: RaceKind::Local,
                 index: None,
-                first: side(Touch::Read, found.of_loop, "each iteration of this parallel loop"),
+                first: side(Touch::Read, found.load, "an iteration"),
                 second: side(Touch::Write, found.store, "another iteration"),
-                fix: super::lowering::fix_for_carried_local(&found.name),
+                fix: super::lowering::fix_for_carried_local(&found.name, &of_loop),
                 buffer: found.name,
             }
         };

@@ -6,6 +6,9 @@
 //! between iterations with equal hashes are missed. While a single iteration has touched the scalar, the word records
 //! all its accesses. For several iterations it records compatible accesses: all read, all updated, or all wrote the
 //! same value. Anything else is a race. A store of the current value to a scalar that was not written counts as a read.
+//!
+//! In a word for the accesses within a block, the iteration consists of the thread and, above `own_bits`, the phase
+//! between barriers. Accesses in different phases are not compared.
 
 use octants_ir::insert_code::push_if;
 use octants_ir::{AtomicOp, BinaryOp, BufferId, Builder, FuncId, Function, Kernel, Layout, Op, Scalar, Type, ValueId};
@@ -25,7 +28,7 @@ const READ_SITE_SHIFT: u32 = 28;
 const SITE_MASK: u64 = MOST_SITES as u64 - 1;
 const VALUE_SHIFT: u32 = 18;
 const VALUE_MASK: u64 = 0x3ff;
-const OWNER_BITS: u32 = 18;
+pub const OWNER_BITS: u32 = 18;
 const OWNER_MASK: u64 = (1 << OWNER_BITS) - 1;
 
 /// The note of a race: from the highest bit on, the lower and the higher site, and the scalar, all inverted, so that
@@ -112,6 +115,14 @@ pub fn push_accessor_bits(b: &mut Builder, epoch: ValueId, number: ValueId) -> V
     w.or(epoch, owner)
 }
 
+/// The accessor of another one's epoch with another number, whose bits from `OWNER_BITS` on are dropped.
+pub fn push_same_epoch(b: &mut Builder, accessor: ValueId, number: ValueId) -> ValueId {
+    let mut w = Words { b };
+    let epoch = w.and(accessor, u64::MAX << EPOCH_SHIFT);
+    let number = w.and(number, OWNER_MASK);
+    w.or(epoch, number)
+}
+
 /// The memory that the functions for one buffer access.
 #[derive(Debug, Clone, Copy)]
 pub struct Watching {
@@ -125,6 +136,8 @@ pub struct Watching {
     pub group: u64,
     /// The number in the kernel of the first site of its memory.
     pub base: u32,
+    /// The lowest bits of the iteration that tell accessors apart. If the others differ, the accesses are not compared.
+    pub own_bits: u32,
 }
 
 /// The part of a word that a function checks.
@@ -169,7 +182,8 @@ impl Watching {
         push_if(&mut b, watches, |b| self.push_change(b, access, &args, scalar));
         b.push(Op::Return(None), Type::Unit);
         let what = format!("{access:?}").to_lowercase();
-        let name = format!("watch_{what}_{}_{}_{}", self.words.0, self.group, self.base);
+        let phases = if self.own_bits == OWNER_BITS { "" } else { "_in_phases" };
+        let name = format!("watch_{what}_{}_{}_{}{phases}", self.words.0, self.group, self.base);
         kernel.functions.push(Function { name, params, ret: Type::Unit, body: b.body });
         FuncId(kernel.functions.len() as u32 - 1)
     }
@@ -185,9 +199,11 @@ impl Watching {
         let mut w = Words { b };
         let differs = w.op(BinaryOp::Xor, word, args[1]);
         let kinds = w.field(word, KIND_SHIFT, 7);
-        let (other_epoch, untouched) = (w.has(differs, u64::MAX << EPOCH_SHIFT), w.is(kinds, 0));
+        let own_mask = (1 << self.own_bits) - 1;
+        let (other_epoch, untouched) =
+            (w.has(differs, u64::MAX << EPOCH_SHIFT | OWNER_MASK & !own_mask), w.is(kinds, 0));
         let fresh = w.or(other_epoch, untouched);
-        let (others, several) = (w.has(differs, OWNER_MASK), w.has(word, MANY));
+        let (others, several) = (w.has(differs, own_mask), w.has(word, MANY));
         let not_own = w.or(others, several);
         let own = w.not(not_own);
         let seen = Seen { word, kinds, fresh };
