@@ -3,7 +3,6 @@
 //! Options that affect the generated code are read where kernels are lowered and built (`session`). Options of the
 //! Python layer (log level, full tracebacks) are also here, so that one table lists all names.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use octants_ir::Scalar;
@@ -36,8 +35,6 @@ macro_rules! options {
             pub(crate) backends: Backends,
             /// Options that are accepted without effect.
             pub(crate) accepted: AcceptedOptions,
-            /// Names of the options that were set.
-            pub(crate) given: BTreeSet<&'static str>,
             $(#[doc = $doc] pub $name: $type,)*
         }
 
@@ -47,7 +44,7 @@ macro_rules! options {
         impl Config {
             /// All options with their defaults.
             pub fn new(backends: Backends) -> Config {
-                Config { backends, accepted: AcceptedOptions::default(), given: BTreeSet::new(), $($name: $default,)* }
+                Config { backends, accepted: AcceptedOptions::default(), $($name: $default,)* }
             }
 
             /// Sets one option after checking its value. `None` keeps the default.
@@ -55,10 +52,7 @@ macro_rules! options {
                 let $backends = self.backends;
                 match name {
                     $(stringify!($name) if *value == OptionValue::None => {})*
-                    $(stringify!($name) => {
-                        self.$name = $check(name, value)?;
-                        self.given.insert(stringify!($name));
-                    })*
+                    $(stringify!($name) => self.$name = $check(name, value)?,)*
                     _ if self.accepted.set(name, value) => {}
                     _ => {
                         return Err(Error::UnknownOption { name: name.to_string(), suggestion: nearest(name, names()) });
@@ -278,10 +272,10 @@ impl Config {
             || self.print_kernel_amdgcn
     }
 
-    /// Whether race checks make the CPU's streams real, so that missing waits between them are found: unless the
-    /// program turns such streams on or off itself.
+    /// Whether race checks make the CPU's streams real, although the program does not: so that missing waits between
+    /// them are found.
     pub(crate) fn implies_streams(&self) -> bool {
-        self.checks_races() && !self.cpu_streams && !self.given.contains("cpu_streams")
+        self.checks_races() && !self.cpu_streams
     }
 
     /// Whether to report races that are proved statically.

@@ -28,10 +28,12 @@ use octants_analysis::{Place, body_effects, function_effects, runs_once, trace_a
 use octants_diag::Span;
 use octants_ir::{BlockId, BufferId, Const, Effect, ForLoop, Kernel, LocalId, Op, ValueId, task_blocks};
 
+use crate::demote_atomics::demote_shadow_atomics;
 use crate::fold_constants::fold_constants;
 use crate::inline_calls::inline_calls;
 use crate::make_updates_atomic::make_updates_atomic;
 use crate::merge_aliased_buffers::merge_aliased_buffers;
+use crate::pass_options::PassOptions;
 use crate::simplify_locals::simplify_locals;
 use choose_iterations::{ROUNDS, choose_iterations};
 use flow::Flow;
@@ -161,6 +163,8 @@ impl RaceSearch {
         simplify_locals(&mut kernel);
         fold_constants(&mut kernel, false);
         make_updates_atomic(&mut kernel);
+        // The code of a gradient has these as loads and stores.
+        demote_shadow_atomics(&mut kernel, &PassOptions::default());
         let body = &kernel.body;
         let functions = function_effects(&kernel.functions);
         let arrays_written = {

@@ -210,6 +210,22 @@ impl Device {
         if self.0.watch.checks() { self.0.watch.launch(stream.core(), kernel, args, caller) } else { Ok(()) }
     }
 
+    /// As [`Device::check_launch`] for an access of the host to ranges of addresses: each begins, ends, and is written or
+    /// read. With `default_is_done`, launches on the default stream have waited for their work.
+    ///
+    /// # Errors
+    /// Those of [`Device::check_launch`].
+    pub fn check_host_access(
+        &self,
+        (ranges, default_is_done): (&[(u64, u64, bool)], bool),
+        caller: &dyn Caller,
+    ) -> Result<()> {
+        if !self.0.watch.checks() {
+            return Ok(());
+        }
+        self.0.watch.host_access((ranges, default_is_done), caller)
+    }
+
     /// As [`Device::check_launch`] for a graph: its launches race with one another, or with other work.
     ///
     /// # Errors

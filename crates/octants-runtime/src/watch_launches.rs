@@ -17,6 +17,7 @@
 
 mod clock;
 mod compare;
+mod host;
 mod steps;
 
 use std::cmp::Reverse;

@@ -183,7 +183,9 @@ fn warn_of_carried_locals(world: &dyn World, lowered: &Lowered, found: Vec<Carri
             "`{name}` is computed from its value in another iteration, but the iterations of this loop ({of_loop}) run \
              in parallel and in any order: the result is undefined"
         );
-        world.warn(*Diagnostic::new(Code::Value, carried.store, text).with_hint(fix_for_carried_local(&name, "the loop")));
+        world.warn(
+            *Diagnostic::new(Code::Value, carried.store, text).with_hint(fix_for_carried_local(&name, "the loop")),
+        );
     }
 }
 

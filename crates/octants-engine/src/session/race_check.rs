@@ -48,7 +48,12 @@ impl RaceCheck {
         if seen.contains(&arguments) {
             return Vec::new();
         }
-        let found = self.search.find(&Given { layout: &self.layout, buffers: self.search.buffers(), slots, reads_memory: false });
+        let found = self.search.find(&Given {
+            layout: &self.layout,
+            buffers: self.search.buffers(),
+            slots,
+            reads_memory: false,
+        });
         // A race is reported each time that it would happen.
         if found.is_empty() {
             seen.insert(arguments);
@@ -69,9 +74,8 @@ impl RaceCheck {
             }
         }
         let launch = Given { layout: &self.layout, buffers: self.search.buffers(), slots, reads_memory: false };
-        let ranges: Vec<Range<u64>> = (0..self.layout.buffers.len() as u32)
-            .filter_map(|buffer| launch.range(BufferId(buffer)))
-            .collect();
+        let ranges: Vec<Range<u64>> =
+            (0..self.layout.buffers.len() as u32).filter_map(|buffer| launch.range(BufferId(buffer))).collect();
         for (n, a) in ranges.iter().enumerate() {
             for b in &ranges[n + 1..] {
                 let overlaps = a.start < b.end && b.start < a.end;

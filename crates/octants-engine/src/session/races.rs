@@ -7,7 +7,7 @@ use octants_diag::Span;
 use octants_frontend::Lowered;
 use octants_passes::CarriedLocal;
 use octants_passes::find_races::{IterationRace, RaceSearch};
-use octants_runtime::{Race, RaceAccess, RaceKind, Touch};
+use octants_runtime::{Caller, Race, RaceAccess, RaceKind, Touch};
 
 use super::Session;
 use super::build::Executable;
@@ -24,6 +24,18 @@ impl Session {
             code.races = Some(Box::new(RaceCheck::new(search.clone(), sources.clone(), layout.clone())));
         }
         code.kernel = code.kernel.clone().with_witness(Arc::new(KernelWitness::new(search, sources, layout)));
+    }
+
+    /// Refuses an access of the host to ranges of addresses that races with a launch.
+    ///
+    /// # Errors
+    /// The races, unless they are collected.
+    pub fn check_host_access(
+        &self,
+        ranges: &[(u64, u64, bool)],
+        caller: &dyn Caller,
+    ) -> Result<(), octants_runtime::DeviceError> {
+        self.device.check_host_access((ranges, self.waits_after(self.device.default_stream())), caller)
     }
 
     /// Refuses groups that certainly touch the same elements. If the witness of a race is known, the race names its

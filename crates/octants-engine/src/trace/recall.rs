@@ -291,7 +291,6 @@ fn add_options(key: &mut KeyBuilder, config: &Config) {
         debug_dump_path: _,
         print_non_pure: _,
         accepted: _,
-        given: _,
         print_full_traceback: _,
         log_level: _,
         // They affect where and how long entries are stored.

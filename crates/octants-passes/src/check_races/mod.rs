@@ -30,8 +30,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use octants_ir::insert_code::rebuild_blocks;
 use octants_ir::{
-    BinaryOp, BlockId, Body, Buffer, BufferId, Builder, FuncId, GridValue, Kernel, Layout, MemorySpace, Op, Param, Scalar, Type,
-    ValueId, section_of, task_blocks, task_statements,
+    BinaryOp, BlockId, Body, Buffer, BufferId, Builder, FuncId, GridValue, Kernel, Layout, MemorySpace, Op, Param,
+    Scalar, Type, ValueId, section_of, task_blocks, task_statements,
 };
 
 use crate::inline_calls::inline_functions;

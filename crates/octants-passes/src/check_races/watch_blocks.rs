@@ -73,12 +73,7 @@ pub fn word_count(kernel: &Kernel, words: BufferId) -> u64 {
 }
 
 /// Clears the words at the start of a loop's body, and begins to count barriers.
-pub fn begin_block(
-    body: &mut Body,
-    block: BlockId,
-    words: &[(BufferId, u64)],
-    meet: Synchronization,
-) -> BlockThread {
+pub fn begin_block(body: &mut Body, block: BlockId, words: &[(BufferId, u64)], meet: Synchronization) -> BlockThread {
     let barriers = body.add_local("barriers", Scalar::U64.into());
     let meets = meet == Synchronization::InSubgroups;
     let meetings = meets.then(|| body.add_local("meetings", Scalar::U64.into()));

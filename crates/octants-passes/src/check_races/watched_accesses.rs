@@ -98,7 +98,8 @@ pub fn find_watched(kernel: &Kernel, arrays_may_alias: bool, shared_bytes: u64) 
     let (bytes, words) = of_blocks.map(shared_sizes).fold((0, 0), |(b, w), (bytes, words)| (b + bytes, w + words));
     // Most arrays have one word for each scalar.
     let room = shared_bytes.saturating_sub(bytes) / 8;
-    let watches_blocks = |meet: Synchronization| words * if meet == Synchronization::InSubgroups { 2 } else { 1 } <= room;
+    let watches_blocks =
+        |meet: Synchronization| words * if meet == Synchronization::InSubgroups { 2 } else { 1 } <= room;
     for v in task_statements(&kernel.body) {
         let Op::For(l) = &kernel.body.inst(v).op else { continue };
         if l.is_parallel() && !runs_once(&kernel.body, l) {

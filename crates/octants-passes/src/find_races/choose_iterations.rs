@@ -33,7 +33,8 @@ pub(super) fn choose_iterations(
                 chosen.extend(end.saturating_sub(2).max(begin)..end);
             } else if round == 2 {
                 let middle = [1, 2, 3].map(|part| begin.saturating_add(end.saturating_sub(begin) / 4 * part));
-                let near = numbers.iter().chain(&middle).flat_map(|n| n.saturating_sub(AROUND)..=n.saturating_add(AROUND));
+                let near =
+                    numbers.iter().chain(&middle).flat_map(|n| n.saturating_sub(AROUND)..=n.saturating_add(AROUND));
                 chosen.extend(near.filter(|i| (begin..end).contains(i)));
             } else {
                 chosen.insert(begin);

@@ -82,8 +82,7 @@ pub(super) fn race_of(earlier: &Work, later: &Work, search: Search) -> Option<Ra
             (y.buffer.to_string(), Some(y.index), sides)
         }
         (Doing::Ranges(_, a), Doing::Ranges(_, b)) => {
-            let meets = |x: &(u64, u64, bool), y: &(u64, u64, bool)| x.0 < y.1 && y.0 < x.1 && (x.2 || y.2);
-            let (x, y) = a.iter().find_map(|x| b.iter().find(|y| meets(x, y)).map(|y| (x, y)))?;
+            let (x, y) = meeting(a, b)?;
             let sides = [side(earlier, None, touch_of(x.2)), side(later, None, touch_of(y.2))];
             ("an array".into(), None, sides)
         }
@@ -95,6 +94,34 @@ pub(super) fn race_of(earlier: &Work, later: &Work, search: Search) -> Option<Ra
         later.site, earlier.site
     );
     Some(Race { kind: RaceKind::Launches, buffer, index, first, second, fix })
+}
+
+/// The race of a piece of work with an access of the host at a site, if they certainly conflict.
+pub(super) fn race_with_host(work: &Work, ranges: &[(u64, u64, bool)], site: String) -> Option<Race> {
+    let (buffer, index, first, touch) = match &work.doing {
+        Doing::Launch(kernel, args) => {
+            let near = find_near(work, (kernel, args), ranges);
+            let (x, touch) = near.or_else(|| find_in(&all_touches(work), ranges))?;
+            (x.buffer.to_string(), Some(x.index.clone()), side(work, Some(&x), x.touch), touch)
+        }
+        Doing::Ranges(_, of_work) => {
+            let (x, y) = meeting(of_work, ranges)?;
+            ("an array".into(), None, side(work, None, touch_of(x.2)), touch_of(y.2))
+        }
+    };
+    let stream = work.stream_name();
+    let fix = format!("wait for {stream} before the access, by its `synchronize()` or by `qd.sync()`");
+    let second = RaceAccess { touch, at: site, by: "the host".into(), launched_at: None };
+    Some(Race { kind: RaceKind::Host, buffer, index, first, second, fix })
+}
+
+/// Two ranges that overlap, one of them being written.
+fn meeting<'a>(
+    a: &'a [(u64, u64, bool)],
+    b: &'a [(u64, u64, bool)],
+) -> Option<(&'a (u64, u64, bool), &'a (u64, u64, bool))> {
+    let meets = |x: &(u64, u64, bool), y: &(u64, u64, bool)| x.0 < y.1 && y.0 < x.1 && (x.2 || y.2);
+    a.iter().find_map(|x| b.iter().find(|y| meets(x, y)).map(|y| (x, y)))
 }
 
 /// An element of a launch that is in ranges of addresses, one of the two being written.
