@@ -96,11 +96,11 @@ impl RaceCheck {
         let (of_first, of_second) = (number("one", &found.first), number("another", &found.second));
         let side = |side: RacingIteration, by: String| RaceAccess {
             touch: touch(side.doing),
-            at: self.sources.location(side.span),
+            at: self.sources.users_location(side.span),
             by,
             launched_at: None,
         };
-        let fix = fix_for_race(&found, &self.sources.location(found.of_loop));
+        let fix = fix_for_race(&found, &self.sources.users_location(found.of_loop));
         let kind = match found.between {
             RaceBetween::Iterations => RaceKind::Iterations,
             RaceBetween::Blocks | RaceBetween::Sections => RaceKind::Sections,
@@ -346,7 +346,7 @@ impl KernelWitness {
             let of = |b| (self.memory(b, launch.slots), self.search.name_of(b).into());
             let (memory, buffer) = memories.entry(t.buffer).or_insert_with(|| of(t.buffer)).clone();
             let address = launch.address_of(t.buffer, &t.index, 0);
-            let at = places.entry(t.span).or_insert_with(|| self.sources.location(t.span).into()).clone();
+            let at = places.entry(t.span).or_insert_with(|| self.sources.users_location(t.span).into()).clone();
             let touch = touch(t.doing);
             Some(Touched { memory: memory?, buffer, index: t.index, path: t.path, address, touch, at })
         });

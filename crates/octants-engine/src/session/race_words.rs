@@ -42,8 +42,10 @@ struct Beside {
 enum Between {
     /// Those of iterations, or of blocks of threads.
     Iterations,
-    /// Those of a block's threads.
+    /// Those of a block's threads, or its subgroups.
     Threads,
+    /// Those of a subgroup's threads.
+    Lanes,
     /// Those of concurrent groups.
     Groups,
 }
@@ -81,6 +83,7 @@ impl RaceSlots {
             };
         let words = watch.words.iter().map(|w| (w, Between::Iterations));
         let in_phases = watch.phase_words.iter().map(|w| (w, Between::Threads));
+        let in_subgroups = watch.subgroup_words.iter().map(|w| (w, Between::Lanes));
         let of_groups = watch.group_words.iter().map(|w| (w, Between::Groups));
         RaceSlots {
             notes: slot(watch.notes.index()),
@@ -88,7 +91,7 @@ impl RaceSlots {
             counted: layout.params[watch.counted as usize],
             epochs: watch.epochs,
             repeats: watch.repeats,
-            words: words.chain(in_phases).chain(of_groups).map(beside).collect(),
+            words: words.chain(in_phases).chain(in_subgroups).chain(of_groups).map(beside).collect(),
         }
     }
 }

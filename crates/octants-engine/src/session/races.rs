@@ -61,7 +61,7 @@ impl Session {
             let of_loop = format!("the loop at {}", sources.location(found.of_loop));
             let side = |touch, span: Span, by: &str| RaceAccess {
                 touch,
-                at: sources.location(span),
+                at: sources.users_location(span),
                 by: by.into(),
                 launched_at: None,
             };

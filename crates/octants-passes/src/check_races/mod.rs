@@ -26,7 +26,7 @@ mod watch_functions;
 mod watch_groups;
 mod watched_accesses;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use octants_ir::insert_code::rebuild_blocks;
 use octants_ir::{
@@ -61,24 +61,9 @@ pub fn check_races(kernel: &mut Kernel, options: &mut PassOptions) {
     }
     let [epoch, counted] = add_numbers(kernel);
     let notes = add_words(kernel, "races".into());
-    let beside: BTreeMap<BufferId, BufferId> = watched
-        .buffers
-        .iter()
-        .map(|b| {
-            let name = kernel.buffers[b.index()].name.clone();
-            let shared = watched.shared.contains(b);
-            (*b, if shared { add_shared_words(kernel, *b) } else { add_words(kernel, name) })
-        })
-        .collect();
-    let in_phases: BTreeMap<BufferId, BufferId> = watched
-        .in_phases
-        .iter()
-        .map(|b| {
-            let name = kernel.buffers[b.index()].name.clone();
-            let shared = watched.shared.contains(b);
-            (*b, if shared { add_shared_words(kernel, *b) } else { add_words(kernel, name) })
-        })
-        .collect();
+    let beside = words_beside(kernel, &watched, &watched.buffers);
+    let in_phases = words_beside(kernel, &watched, &watched.in_phases);
+    let in_subgroups = words_beside(kernel, &watched, &watched.in_subgroups);
     let groups = groups_of(&kernel.body, &watched);
     let words = of_groups.buffers.iter().map(|b| (*b, add_words(kernel, kernel.buffers[b.index()].name.clone())));
     let between = BetweenGroups {
@@ -96,6 +81,7 @@ pub fn check_races(kernel: &mut Kernel, options: &mut PassOptions) {
         between: &between,
         beside: &beside,
         in_phases: &in_phases,
+        in_subgroups: &in_subgroups,
         numbers: [epoch, counted],
         notes,
         functions,
@@ -114,9 +100,20 @@ pub fn check_races(kernel: &mut Kernel, options: &mut PassOptions) {
     let words = in_memory.map(|(of, words)| (*of, *words, scalars(of))).collect();
     let in_memory = in_phases.iter().filter(|(of, _)| !watched.shared.contains(of));
     let phase_words = in_memory.map(|(of, words)| (*of, *words, scalars(of))).collect();
+    let subgroup_words = in_subgroups.iter().map(|(of, words)| (*of, *words, scalars(of))).collect();
     let group_words = between.words.iter().map(|(of, words)| (*of, *words, scalars(of))).collect();
     let epochs = between.epochs;
-    options.watch = Some(RaceWatch { notes, words, phase_words, group_words, epoch, counted, epochs, repeats });
+    options.watch =
+        Some(RaceWatch { notes, words, phase_words, subgroup_words, group_words, epoch, counted, epochs, repeats });
+}
+
+/// A buffer of words for each of these buffers.
+fn words_beside(kernel: &mut Kernel, watched: &Watched, of: &BTreeSet<BufferId>) -> BTreeMap<BufferId, BufferId> {
+    let mut words = |b: &BufferId| match watched.shared.contains(b) {
+        true => add_shared_words(kernel, *b),
+        false => add_words(kernel, kernel.buffers[b.index()].name.clone()),
+    };
+    of.iter().map(|b| (*b, words(b))).collect()
 }
 
 /// Gives a kernel the arguments of another one that watches this many buffers. It does not use them.
@@ -233,6 +230,8 @@ struct Pass<'a> {
     beside: &'a BTreeMap<BufferId, BufferId>,
     /// The second words, of the buffers that have them.
     in_phases: &'a BTreeMap<BufferId, BufferId>,
+    /// The third words.
+    in_subgroups: &'a BTreeMap<BufferId, BufferId>,
     notes: BufferId,
     /// By the buffer of words, the kind of access, the group, the first site of the memory, and the accessor's bits.
     functions: HashMap<(BufferId, Access, u64, u32, u32), FuncId>,
@@ -363,6 +362,11 @@ impl Pass<'_> {
         self.push_watch(b, v, (first, of_first), group, site);
         if let Some(second) = second.zip(of_second) {
             self.push_watch(b, v, second, group, site);
+        }
+        if let Some(third) = self.in_subgroups.get(&buffer).copied()
+            && let Some(of_third) = thread.push_accessor_in_subgroup_of(b, accessor)
+        {
+            self.push_watch(b, v, (third, of_third), group, site);
         }
     }
 

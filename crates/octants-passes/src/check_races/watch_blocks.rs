@@ -4,8 +4,9 @@
 //! the block has passed. Accesses separated by a barrier are ordered. If subgroups synchronize too, these words compare
 //! the subgroups of a block, and a second word of each scalar compares the threads of a subgroup.
 //!
-//! Other memory has two words for each scalar: one compares the blocks, the other compares the threads of a block, or
-//! its subgroups if they synchronize. The second word has no room for a subgroup's phase.
+//! Other memory has two words for each scalar: one compares the blocks, the other compares the threads of a block. If
+//! subgroups synchronize too, the second one compares the subgroups of a block, and a third one the threads of a
+//! subgroup.
 
 use octants_ir::{
     BinaryOp, BlockId, Body, Buffer, BufferId, Builder, ComponentLayout, GridValue, Kernel, Layout, LocalId,
@@ -14,7 +15,7 @@ use octants_ir::{
 
 use octants_ir::insert_code::push_if;
 
-use super::watch_functions::{OWNER_BITS, push_accessor_bits, push_same_epoch};
+use super::watch_functions::{OWNER_BITS, push_accessor_bits, push_phased_bits};
 use super::watched_accesses::Synchronization;
 
 /// The values that identify a thread of a block, and its phase.
@@ -136,11 +137,25 @@ impl BlockThread {
     /// The same in the words for the accesses of a subgroup, if its threads synchronize.
     pub fn push_accessor_in_subgroup(self, b: &mut Builder) -> Option<Accessor> {
         let meetings = b.load_local(self.meetings?);
+        let number = self.push_lane(b);
+        Some((push_accessor_bits(b, meetings, number), LANE_BITS))
+    }
+
+    /// The thread among those of its subgroup, and above it the subgroup, whose threads are compared with each other.
+    fn push_lane(self, b: &mut Builder) -> ValueId {
         let lane = b.push(Op::Grid(GridValue::Lane), Type::I32);
         let lane = b.cast(lane, Scalar::U64);
         let subgroup = self.push_member(b);
-        let number = push_above(b, subgroup, LANE_BITS, lane);
-        Some((push_accessor_bits(b, meetings, number), LANE_BITS))
+        push_above(b, subgroup, LANE_BITS, lane)
+    }
+
+    /// The thread as it is stored in the words of other memory, for the accesses of a subgroup. `of_block` is the
+    /// block's accessor.
+    pub fn push_accessor_in_subgroup_of(self, b: &mut Builder, of_block: ValueId) -> Option<Accessor> {
+        let meetings = b.load_local(self.meetings?);
+        let lane = self.push_lane(b);
+        let number = push_above(b, meetings, LANE_BITS + SUBGROUP_BITS, lane);
+        Some((push_phased_bits(b, of_block, number), LANE_BITS))
     }
 
     /// The same in the words of other memory, for the accesses of a block. `of_block` is the block's accessor.
@@ -153,7 +168,7 @@ impl BlockThread {
         let barriers = b.load_local(self.barriers);
         let member = self.push_member(b);
         let number = push_above(b, barriers, own_bits, member);
-        Some((push_same_epoch(b, of_block, number), own_bits))
+        Some((push_phased_bits(b, of_block, number), own_bits))
     }
 
     /// Counts a barrier that was just placed.

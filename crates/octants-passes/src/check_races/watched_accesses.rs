@@ -44,6 +44,8 @@ pub struct Watched {
     /// Buffers that need a second word for each scalar: other memory that threads of a block access between barriers,
     /// and arrays of a block whose subgroups synchronize.
     pub in_phases: BTreeSet<BufferId>,
+    /// Buffers that need a third word: other memory that threads of synchronizing subgroups access.
+    pub in_subgroups: BTreeSet<BufferId>,
     /// By their number in the kernel.
     pub lines: Vec<Line>,
     /// The numbering of scalars.
@@ -119,7 +121,11 @@ pub fn find_watched(kernel: &Kernel, arrays_may_alias: bool, shared_bytes: u64) 
                     _ => None,
                 });
                 let needs = |b: &BufferId| !shared.contains(b) || meet == Synchronization::InSubgroups;
-                watched.in_phases.extend(memory.filter(needs));
+                let in_phases: Vec<BufferId> = memory.filter(needs).collect();
+                if meet == Synchronization::InSubgroups {
+                    watched.in_subgroups.extend(in_phases.iter().filter(|b| !shared.contains(b)));
+                }
+                watched.in_phases.extend(in_phases);
             }
             if !shared.is_empty() || meet != Synchronization::Never {
                 watched.shared.extend(&shared);
