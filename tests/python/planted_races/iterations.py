@@ -673,8 +673,7 @@ PROGRAMS = [
         def draw(n: qd.i32) -> qd.u32:
             s = qd.u32(1)
             qd.loop_config(serialize=True)  # safe
-            for _ in range(n):  # racy here
-            for _ in range(n):  # safe
+            for _ in range(n):
                 s ^= s << 13  # racy here
                 s ^= s << 13  # safe
             return s
@@ -692,8 +691,7 @@ PROGRAMS = [
         def smooth() -> qd.f32:
             mean = 0.0
             qd.loop_config(serialize=True)  # safe
-            for i in x:  # racy here
-            for i in x:  # safe
+            for i in x:
                 mean = mean * 0.9 + x[i]  # racy here
                 mean = mean * 0.9 + x[i]  # safe
             return mean

@@ -1,6 +1,6 @@
 //! [`Observed`]: the accesses of the evaluated iterations, by element, and the races among them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
 use octants_diag::Span;
@@ -138,6 +138,8 @@ impl Observed {
             let (first, second, between) = (side(&first), side(&second), RaceBetween::Iterations);
             IterationRace { buffer, index, first, second, of_loop, between }
         };
-        self.races.into_iter().map(race).collect()
+        // Arrays that overlap may both have the same race.
+        let mut known = HashSet::new();
+        self.races.into_iter().map(race).filter(|race| known.insert((race.first.span, race.second.span))).collect()
     }
 }
