@@ -94,6 +94,9 @@ struct State {
 /// A buffer: the number of its device, and its own there.
 type BufferId = (u32, u64);
 
+/// A range of addresses: its begin and its end, and whether it is written.
+type AccessedRange = (u64, u64, bool);
+
 /// A buffer that work uses, by which argument, and whether to write.
 type Used = (BufferId, Option<Pointer>, bool);
 

@@ -3,6 +3,8 @@
 //!
 //! If the direction of a branch is unknown and it may leave the iteration, evaluation stops there.
 
+mod contents;
+
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
@@ -12,7 +14,7 @@ use octants_ir::{BlockId, Body, BufferId, Const, ForLoop, FuncId, Kernel, Layout
 use super::flow::Flow;
 use super::observed::{Observed, Seen};
 use super::shared_locals::SharedLocal;
-use super::value::{Address, Place, Value, first_leaf, map, map_two, token};
+use super::value::{Address, Place, Value, map, map_two, token};
 use super::{Doing, LaunchValues};
 use crate::evaluate;
 
@@ -42,8 +44,8 @@ pub(super) struct Run<'a> {
     launch: &'a dyn LaunchValues,
     functions: Vec<Effects>,
     frames: Vec<Frame<'a>>,
-    /// Locals and values of the kernel when a loop begins.
-    outside: State,
+    /// Locals of the kernel when a loop begins.
+    outside: HashMap<LocalId, Value>,
     /// Buffers that the loop writes.
     written: HashSet<BufferId>,
     /// Locals of the kernel that the iterations of the loop share.
@@ -155,12 +157,12 @@ impl<'a> Run<'a> {
         self.shared = shared;
         let frame = self.top();
         frame.indices.remove(&v);
-        self.outside = State(frame.locals.clone(), frame.values.clone());
+        self.outside = frame.locals.clone();
     }
 
     pub fn run_iteration(&mut self, v: ValueId, l: &ForLoop, iteration: Vec<i64>, observed: &mut Observed) {
-        let outside = self.outside.clone();
-        self.set_state(outside);
+        // Values of the last iteration are overwritten before they are used.
+        self.top().locals = self.outside.clone();
         self.iteration = iteration.as_slice().into();
         self.top().indices.insert(v, iteration);
         self.observed = Some(std::mem::take(observed));
@@ -344,23 +346,6 @@ impl<'a> Run<'a> {
                 if self.written.contains(b) { self.unknown() } else { self.contents(v, &address) }
             }
             Place::Other => self.unknown(),
-        }
-    }
-
-    /// What a load of memory that the loop does not write yields.
-    fn contents(&self, v: ValueId, address: &Address) -> Value {
-        let unknown = || Value::Token(token(("load", address.token)));
-        let (Place::Buffer(b, Some(index)), Some(path)) = (&address.place, &address.path) else { return unknown() };
-        let Some(first) = first_leaf(&self.kernel.buffers[b.index()].elem, path) else { return unknown() };
-        let leaf = |n: usize| self.launch.load(*b, index, first + n);
-        if !self.is_inside(*b, index) || leaf(0).is_none() {
-            return unknown();
-        }
-        let part = |n| leaf(n).map_or_else(|| Value::Token(token(("load", address.token, n))), Value::Known);
-        match self.body().ty(v) {
-            Type::Scalar(_) => part(0),
-            ty @ (Type::Vector(..) | Type::Matrix(..)) => Value::Parts((0..ty.leaf_count()).map(part).collect()),
-            _ => unknown(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Doing, Work};
+use super::{AccessedRange, Doing, Work};
 use crate::concurrency::elements::Elements;
 use crate::kernel::{LoadedKernel, Pointer};
 use crate::race::{Race, RaceAccess, RaceKind, Touch};
@@ -97,7 +97,7 @@ pub(super) fn race_of(earlier: &Work, later: &Work, search: Search) -> Option<Ra
 }
 
 /// The race of a piece of work with an access of the host at a site, if they certainly conflict.
-pub(super) fn race_with_host(work: &Work, ranges: &[(u64, u64, bool)], site: String) -> Option<Race> {
+pub(super) fn race_with_host(work: &Work, ranges: &[AccessedRange], site: String) -> Option<Race> {
     let (buffer, index, first, touch) = match &work.doing {
         Doing::Launch(kernel, args) => {
             let near = find_near(work, (kernel, args), ranges);
@@ -116,11 +116,8 @@ pub(super) fn race_with_host(work: &Work, ranges: &[(u64, u64, bool)], site: Str
 }
 
 /// Two ranges that overlap, one of them being written.
-fn meeting<'a>(
-    a: &'a [(u64, u64, bool)],
-    b: &'a [(u64, u64, bool)],
-) -> Option<(&'a (u64, u64, bool), &'a (u64, u64, bool))> {
-    let meets = |x: &(u64, u64, bool), y: &(u64, u64, bool)| x.0 < y.1 && y.0 < x.1 && (x.2 || y.2);
+fn meeting<'a>(a: &'a [AccessedRange], b: &'a [AccessedRange]) -> Option<(&'a AccessedRange, &'a AccessedRange)> {
+    let meets = |x: &AccessedRange, y: &AccessedRange| x.0 < y.1 && y.0 < x.1 && (x.2 || y.2);
     a.iter().find_map(|x| b.iter().find(|y| meets(x, y)).map(|y| (x, y)))
 }
 
@@ -128,14 +125,14 @@ fn meeting<'a>(
 fn find_near(
     work: &Work,
     (kernel, args): (&LoadedKernel, &[u64]),
-    ranges: &[(u64, u64, bool)],
+    ranges: &[AccessedRange],
 ) -> Option<(Touched, Touch)> {
     let exact = || find_in(work.touches.as_deref()?, ranges);
     find_in(&touches_near(kernel, args, ranges), ranges).or_else(exact)
 }
 
 /// Elements that a launch touches, including those at the ends of address ranges for one-dimensional arrays.
-fn touches_near(kernel: &LoadedKernel, args: &[u64], ranges: &[(u64, u64, bool)]) -> Vec<Touched> {
+fn touches_near(kernel: &LoadedKernel, args: &[u64], ranges: &[AccessedRange]) -> Vec<Touched> {
     let found = touches(kernel, args, &[]);
     let mut near: Vec<i64> = Vec::new();
     for pair in found.windows(2) {
@@ -159,8 +156,8 @@ fn touches_near(kernel: &LoadedKernel, args: &[u64], ranges: &[(u64, u64, bool)]
 }
 
 /// An element in the intersection of two ranges, and how each is accessed, if at least one of them is written.
-fn find_in(touched: &[Touched], ranges: &[(u64, u64, bool)]) -> Option<(Touched, Touch)> {
-    let races = |t: &Touched, &(begin, end, written): &(u64, u64, bool)| {
+fn find_in(touched: &[Touched], ranges: &[AccessedRange]) -> Option<(Touched, Touch)> {
+    let races = |t: &Touched, &(begin, end, written): &AccessedRange| {
         t.address.is_some_and(|at| (begin..end).contains(&at)) && (written || t.touch != Touch::Read)
     };
     touched.iter().find_map(|t| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::clock::StreamId;
 use super::compare::race_with_host;
-use super::{BufferId, DeviceWatch, State, Work};
+use super::{AccessedRange, BufferId, DeviceWatch, State, Work};
 use crate::caller::Caller;
 use crate::error::Result;
 use crate::race::Race;
@@ -18,11 +18,11 @@ impl DeviceWatch {
     /// As [`Self::launch`].
     pub(crate) fn host_access(
         &self,
-        (ranges, default_is_done): (&[(u64, u64, bool)], bool),
+        (ranges, default_is_done): (&[AccessedRange], bool),
         caller: &dyn Caller,
     ) -> Result<()> {
         let Some(device) = self.device.upgrade() else { return Ok(()) };
-        let mut used: BTreeMap<BufferId, Vec<(u64, u64, bool)>> = BTreeMap::new();
+        let mut used: BTreeMap<BufferId, Vec<AccessedRange>> = BTreeMap::new();
         for range in ranges {
             if let Some(buffer) = device.find_buffer(range.0) {
                 used.entry((self.number, buffer.id)).or_default().push(*range);
@@ -47,9 +47,9 @@ impl State {
     /// latest first.
     fn pending<'r>(
         &self,
-        used: &'r BTreeMap<BufferId, Vec<(u64, u64, bool)>>,
+        used: &'r BTreeMap<BufferId, Vec<AccessedRange>>,
         default_is_done: bool,
-    ) -> Vec<(Arc<Work>, &'r [(u64, u64, bool)])> {
+    ) -> Vec<(Arc<Work>, &'r [AccessedRange])> {
         let mut found = Vec::new();
         for (buffer, ranges) in used {
             let writes = ranges.iter().any(|range| range.2);
