@@ -122,9 +122,7 @@ class HostView(np.ndarray[Any, Any]):
         given = into if isinstance(into, tuple) else (into,)
         return given[0] if len(given) == 1 and given[0] is not None else results
 
-    def __array_function__(
-        self, func: Callable[..., Any], types: Any, args: Any, kwargs: Any
-    ) -> Any:
+    def __array_function__(self, func: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
         if func is np.copyto and args:
             _report_values(args[0], True)
             _report_values(args[1:], False)
