@@ -45,6 +45,14 @@ pub fn report_host_access(py: Python<'_>, ranges: Vec<(u64, u64)>, write: bool) 
     waiting(py, check)
 }
 
+/// Adds the functions to the extension module.
+pub fn add_functions(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(collect_races, m)?)?;
+    m.add_function(wrap_pyfunction!(take_races, m)?)?;
+    m.add_function(wrap_pyfunction!(checks_host_accesses, m)?)?;
+    m.add_function(wrap_pyfunction!(report_host_access, m)?)
+}
+
 /// Makes a session collect its races, if collection is on.
 pub fn collect_of(session: &Session) {
     if collected().is_some() {

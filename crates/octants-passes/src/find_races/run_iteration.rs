@@ -44,8 +44,8 @@ pub(super) struct Run<'a> {
     launch: &'a dyn LaunchValues,
     functions: Vec<Effects>,
     frames: Vec<Frame<'a>>,
-    /// Locals of the kernel when a loop begins.
-    outside: HashMap<LocalId, Value>,
+    /// Locals and values of the kernel when a loop begins.
+    outside: State,
     /// Buffers that the loop writes.
     written: HashSet<BufferId>,
     /// Locals of the kernel that the iterations of the loop share.
@@ -157,12 +157,12 @@ impl<'a> Run<'a> {
         self.shared = shared;
         let frame = self.top();
         frame.indices.remove(&v);
-        self.outside = frame.locals.clone();
+        self.outside = State(frame.locals.clone(), frame.values.clone());
     }
 
     pub fn run_iteration(&mut self, v: ValueId, l: &ForLoop, iteration: Vec<i64>, observed: &mut Observed) {
-        // Values of the last iteration are overwritten before they are used.
-        self.top().locals = self.outside.clone();
+        let outside = self.outside.clone();
+        self.set_state(outside);
         self.iteration = iteration.as_slice().into();
         self.top().indices.insert(v, iteration);
         self.observed = Some(std::mem::take(observed));
