@@ -168,6 +168,12 @@ def take_decisions() -> tuple[list[tuple[int, str, int | None, list[tuple[int, s
 def collect_races() -> None:
     """Collects races from the next `init` on, instead of raising errors."""
 
+def checks_host_accesses() -> bool:
+    """Whether race checks need to know the host's accesses to memory of some program."""
+
+def report_host_access(ranges: Sequence[tuple[int, int]], write: bool) -> None:
+    """Checks an access of the host to ranges of addresses for races with queued work."""
+
 def take_races() -> list[Any]:
     """The races that were collected since the last call, each as `octants._streams.races.race_of` takes it."""
 

@@ -1,7 +1,7 @@
 """Finds races in a whole program: `python -m octants.racecheck program.py args...` (or `-m module args...`).
 
 The program runs with `check_races="full"`, regardless of the environment, and continues after each race. On the CPU it
-runs with `cpu_streams=True` unless it says otherwise, so that missing waits between streams are found. Its own output
+runs with `cpu_streams=True` unless it says otherwise, so that its launches are asynchronous. Its own output
 comes first. Then each race that occurred is reported once on standard error, with both lines, the element and a
 fix. `--static` only looks for races that can be proved, which costs nothing while kernels run.
 

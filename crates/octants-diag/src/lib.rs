@@ -99,6 +99,13 @@ impl Sources {
         }
     }
 
+    /// As [`Sources::location`], in the user's code: for inlined code of the package's own functions, that of the
+    /// kernel's call.
+    pub fn users_location(&self, span: Span) -> String {
+        let is_library = self.get(span.file).is_some_and(|file| file.is_library);
+        self.location(span.outermost_call().filter(|_| is_library).unwrap_or(span))
+    }
+
     /// As [`Sources::location`]; for inlined code, also the location of the kernel's call.
     pub fn location_with_call(&self, span: Span) -> String {
         let line = self.location(span);

@@ -272,6 +272,12 @@ impl Config {
             || self.print_kernel_amdgcn
     }
 
+    /// Whether race checks make the CPU's streams real, although the program does not: so that missing waits between
+    /// them are found.
+    pub(crate) fn implies_streams(&self) -> bool {
+        self.checks_races() && !self.cpu_streams
+    }
+
     /// Whether to report races that are proved statically.
     pub fn checks_races(&self) -> bool {
         self.check_races != "off"

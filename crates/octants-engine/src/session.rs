@@ -52,6 +52,9 @@ pub struct Session {
     shared: Option<SharedCode>,
     compilations: CompileLog,
     race_words: race_words::RaceWords,
+    /// A launch on the default stream waits for it, as on a device without streams: the program did not ask for any,
+    /// and race checks use them only to know the order of its work.
+    waits_for_default: bool,
     lowered: AtomicU64,
     recalled: AtomicU64,
 }
@@ -102,9 +105,13 @@ impl Session {
         }
         // A device with separate memory works asynchronously.
         config.cpu_streams |= config.cpu_separate_memory;
+        let waits_for_default = config.implies_streams();
+        config.cpu_streams |= waits_for_default;
         let driver = host.open(&config.device_settings(packages)).map_err(Error::Unavailable)?;
         let machine = Machine::new(host, driver.code_target());
-        Session::over(driver, machine, config, notices, (sink, shared))
+        let mut made = Session::over(driver, machine, config, notices, (sink, shared))?;
+        made.waits_for_default = waits_for_default;
+        Ok(made)
     }
 
     /// A session on a driver that the caller has opened, regardless of the device in `config`. Its code is that of the
@@ -130,7 +137,7 @@ impl Session {
             device.profiler().start()?;
         }
         if config.checks_races() {
-            device.watch_launches();
+            device.watch_launches(config.instruments_races());
         }
         if config.concurrency == "auto" {
             device.infer_concurrency(&Uninterruptible);
@@ -149,7 +156,19 @@ impl Session {
         let (notices, compilations) = (Mutex::new(notices), CompileLog::default());
         let (race_words, lowered, recalled) = Default::default();
         let config = CurrentConfig::new(config);
-        Ok(Session { config, notices, device, machine, cache, shared, compilations, race_words, lowered, recalled })
+        Ok(Session {
+            config,
+            notices,
+            device,
+            machine,
+            cache,
+            shared,
+            compilations,
+            race_words,
+            waits_for_default: false,
+            lowered,
+            recalled,
+        })
     }
 
     /// The compilations so far, in order.

@@ -27,6 +27,8 @@ pub struct CarriedLocal {
     pub name: String,
     /// The store of a value that the next iteration reads.
     pub store: Span,
+    /// Where that iteration reads it.
+    pub load: Span,
     /// The loop.
     pub of_loop: Span,
 }
@@ -50,9 +52,10 @@ pub fn find_carried_locals(kernel: &Kernel) -> Vec<CarriedLocal> {
         let stores = stores_of(body, l, &shared);
         let inside = code_of(body, l.body);
         let search = Search { body, uses: &uses, stores: &stores, inside: &inside };
-        found.extend(stores.iter().filter(|s| search.is_carried(s)).map(|s| {
+        found.extend(stores.iter().filter_map(|s| {
+            let load = body.inst(search.carries(s)?).span;
             let name = body.locals[s.local.index()].name.clone();
-            CarriedLocal { name, store: s.span, of_loop: body.inst(v).span }
+            Some(CarriedLocal { name, store: s.span, load, of_loop: body.inst(v).span })
         }));
     }
     found.sort_by(|a, b| (a.of_loop.start, &a.name, a.store.start).cmp(&(b.of_loop.start, &b.name, b.store.start)));
@@ -156,31 +159,37 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Whether the stored value is computed from the variable's value at the start of the iteration.
-    fn is_carried(&self, store: &SharedStore) -> bool {
+    /// The load of the variable's value at the start of the iteration from which the stored value is computed.
+    fn carries(&self, store: &SharedStore) -> Option<ValueId> {
         self.reaches(store.value, store.is_atomic, store, &mut HashSet::new())
     }
 
-    /// Whether a value is computed from the target's value at the start of an iteration, by at least one operation that
-    /// is not idempotent; `changes` if there was one on the path so far.
-    fn reaches(&self, v: ValueId, changes: bool, target: &SharedStore, seen: &mut HashSet<(ValueId, bool)>) -> bool {
+    /// The load of the target's value at the start of an iteration from which a value is computed by at least one
+    /// operation that is not idempotent; `changes` if there was one on the path so far.
+    fn reaches(
+        &self,
+        v: ValueId,
+        changes: bool,
+        target: &SharedStore,
+        seen: &mut HashSet<(ValueId, bool)>,
+    ) -> Option<ValueId> {
         let v = self.uses.source(v);
         if !self.inside.contains(&v) || !seen.insert((v, changes)) {
-            return false;
+            return None;
         }
         let op = &self.body.inst(v).op;
         if let Op::Load(addr) = op
             && let Some(local) = local_of(self.body, *addr)
         {
             if !self.is_at_start(v, local) {
-                return false;
+                return None;
             }
             if local == target.local {
-                return changes && same_address(self.body, *addr, target.addr);
+                return (changes && same_address(self.body, *addr, target.addr)).then_some(v);
             }
             let through = |s: &&SharedStore| s.local == local && same_address(self.body, *addr, s.addr);
             // Two variables that each take the other's value are loop-carried too.
-            return self.stores.iter().filter(through).any(|s| self.reaches(s.value, true, target, seen));
+            return self.stores.iter().filter(through).find_map(|s| self.reaches(s.value, true, target, seen));
         }
         let changes = changes
             || !matches!(
@@ -191,13 +200,15 @@ impl Search<'_> {
                     | Op::Binary(BinaryOp::Min | BinaryOp::Max | BinaryOp::And | BinaryOp::Or, ..)
                     | Op::Binary(BinaryOp::Mod | BinaryOp::Rem, ..)
             );
-        let mut found = false;
+        let mut found = None;
         match op {
-            Op::Load(addr) => self.index_operands(*addr, &mut |u| found |= self.reaches(u, true, target, seen)),
+            Op::Load(addr) => self.index_operands(*addr, &mut |u| {
+                found = found.or_else(|| self.reaches(u, true, target, seen));
+            }),
             Op::Atomic(..) | Op::AtomicCas(..) => {}
             _ => op.for_each_operand(|u| {
                 if !matches!(self.body.ty(u), octants_ir::Type::Ref(_)) {
-                    found |= self.reaches(u, changes, target, seen);
+                    found = found.or_else(|| self.reaches(u, changes, target, seen));
                 }
             }),
         }

@@ -9,11 +9,13 @@
 //! It is not a race if all iterations store the same value: a constant, or a value computed in the same way from memory
 //! that the loop does not write.
 //!
-//! The same evaluation finds the elements that a launch certainly touches, for races between launches.
+//! The same evaluation finds the elements that a launch certainly touches, for races between launches. There, values in
+//! memory may be known too.
 //!
-//! Reading order: `value`, `observed`, `shared_locals`, `run_iteration`, `choose_iterations`, `race_sections`.
+//! Reading order: `value`, `flow`, `observed`, `shared_locals`, `run_iteration`, `choose_iterations`, `race_sections`.
 
 mod choose_iterations;
+mod flow;
 mod observed;
 mod race_sections;
 mod run_iteration;
@@ -26,14 +28,17 @@ use octants_analysis::{Place, body_effects, function_effects, runs_once, trace_a
 use octants_diag::Span;
 use octants_ir::{BlockId, BufferId, Const, Effect, ForLoop, Kernel, LocalId, Op, ValueId, task_blocks};
 
+use crate::demote_atomics::demote_shadow_atomics;
 use crate::fold_constants::fold_constants;
 use crate::inline_calls::inline_calls;
 use crate::make_updates_atomic::make_updates_atomic;
 use crate::merge_aliased_buffers::merge_aliased_buffers;
+use crate::pass_options::PassOptions;
 use crate::simplify_locals::simplify_locals;
-use choose_iterations::choose_iterations;
+use choose_iterations::{ROUNDS, choose_iterations};
+use flow::Flow;
 use observed::Observed;
-use run_iteration::{Flow, Run};
+use run_iteration::Run;
 pub(crate) use shared_locals::locals_shared_by;
 use shared_locals::{SharedLocal, name_locals};
 
@@ -45,8 +50,21 @@ pub trait LaunchValues {
     /// How many indices an axis of an array has.
     fn extent(&self, buffer: BufferId, axis: u32) -> Option<i64>;
 
-    /// The address of an array; equal ones are the same memory.
+    /// The address of an array's first element; equal ones are the same memory.
     fn address(&self, buffer: BufferId) -> Option<u64>;
+
+    /// The bytes from an index of an axis to the next one, for an array with strides.
+    fn stride(&self, buffer: BufferId, axis: u32) -> Option<i64>;
+
+    /// The present value of a scalar of an element, by its number among the element's scalars; `None` if unknown.
+    fn load(&self, _buffer: BufferId, _index: &[i64], _leaf: usize) -> Option<Const> {
+        None
+    }
+
+    /// Whether two buffers may be the same memory.
+    fn overlap(&self, _: BufferId, _: BufferId) -> bool {
+        false
+    }
 }
 
 /// An access of an iteration to an element.
@@ -125,10 +143,16 @@ pub struct RaceSearch {
     shared: HashMap<ValueId, HashMap<LocalId, SharedLocal>>,
     /// Groups that are allowed to conflict with others.
     overlap_allowed: BTreeSet<u32>,
+    /// Integers in the code, near which iterations may be special.
+    numbers: Vec<i64>,
 }
 
 /// Instructions that are run for one loop, at most.
 const MOST_STEPS: u32 = 400_000;
+/// The same if all iterations are run.
+const MOST_STEPS_OF_ALL: u32 = 4_000_000;
+/// Integers of a kernel near which iterations are run.
+const MOST_NUMBERS: usize = 32;
 
 impl RaceSearch {
     /// The search for a kernel of the front end.
@@ -139,6 +163,8 @@ impl RaceSearch {
         simplify_locals(&mut kernel);
         fold_constants(&mut kernel, false);
         make_updates_atomic(&mut kernel);
+        // The code of a gradient has these as loads and stores.
+        demote_shadow_atomics(&mut kernel, &PassOptions::default());
         let body = &kernel.body;
         let functions = function_effects(&kernel.functions);
         let arrays_written = {
@@ -167,7 +193,8 @@ impl RaceSearch {
         }
         let own_buffers = kernel.buffers.len();
         let shared = name_locals(&mut kernel, shared);
-        RaceSearch { kernel, loops, own_buffers, shared, overlap_allowed: overlap_allowed.clone() }
+        let numbers = numbers_of(&kernel.body);
+        RaceSearch { kernel, loops, own_buffers, shared, overlap_allowed: overlap_allowed.clone(), numbers }
     }
 
     /// Whether no loop can have a race for any arguments, if distinct arrays do not overlap.
@@ -232,6 +259,38 @@ impl RaceSearch {
             (a.span.start, &a.index, &a.path, a.doing).cmp(&(b.span.start, &b.index, &b.path, b.doing))
         });
         found
+    }
+
+    /// All elements that a launch certainly touches, up to a limit. `launch` knows what is in memory.
+    pub fn all_touches(&self, launch: &dyn LaunchValues) -> Vec<TouchedElement> {
+        let mut run = Run::new(&self.kernel, launch);
+        run.runs_all = true;
+        let mut observed = Observed::of_all_touches();
+        self.walk_touches(self.kernel.body.root, &mut run, &mut observed);
+        let own = observed.all().iter().filter(|seen| seen.buffer.index() < self.own_buffers);
+        own.map(TouchedElement::of).collect()
+    }
+
+    /// Whether values in memory may decide which elements a launch touches.
+    pub fn depends_on_memory(&self) -> bool {
+        let body = &self.kernel.body;
+        let (mut decides, mut open) = (HashSet::new(), Vec::new());
+        body.visit(body.root, &mut |_, inst| match &inst.op {
+            Op::Load(a) | Op::Store(a, _) | Op::Atomic(_, a, _) => open.push(*a),
+            op if op.effect() != Effect::Pure || !op.blocks().is_empty() => op.for_each_operand(|u| open.push(u)),
+            _ => {}
+        });
+        while let Some(v) = open.pop() {
+            if !decides.insert(v) {
+                continue;
+            }
+            match &body.inst(v).op {
+                // A local may hold what was loaded before.
+                Op::Load(_) | Op::Call(..) => return true,
+                op => op.for_each_operand(|u| open.push(u)),
+            }
+        }
+        false
     }
 
     fn walk_touches(&self, block: BlockId, run: &mut Run<'_>, observed: &mut Observed) {
@@ -318,10 +377,15 @@ impl RaceSearch {
         }
         run.begin_loop(v, l, self.shared.get(&v).cloned().unwrap_or_default());
         observed.begin_loop();
+        if run.runs_all {
+            self.run_all_iterations(v, l, &ranges, run, observed);
+            return run.end_loop();
+        }
+        let numbers: Vec<i64> = self.numbers.iter().copied().chain(run.integer_params()).collect();
         let mut tried: BTreeSet<Vec<i64>> = BTreeSet::new();
         run.steps_left = MOST_STEPS;
-        for round in 0..2 {
-            for iteration in choose_iterations(&ranges, observed, round) {
+        for round in 0..ROUNDS {
+            for iteration in choose_iterations(&ranges, observed, &numbers, round) {
                 if run.steps_left == 0 {
                     break;
                 }
@@ -332,6 +396,44 @@ impl RaceSearch {
         }
         run.end_loop();
     }
+
+    fn run_all_iterations(
+        &self,
+        v: ValueId,
+        l: &ForLoop,
+        ranges: &[(i64, i64)],
+        run: &mut Run<'_>,
+        observed: &mut Observed,
+    ) {
+        run.steps_left = MOST_STEPS_OF_ALL;
+        let mut at: Vec<i64> = ranges.iter().map(|range| range.0).collect();
+        while run.steps_left > 0 {
+            run.run_iteration(v, l, at.clone(), observed);
+            let mut axis = ranges.len();
+            loop {
+                let Some(inner) = axis.checked_sub(1) else { return };
+                axis = inner;
+                at[axis] += 1;
+                if at[axis] < ranges[axis].1 {
+                    break;
+                }
+                at[axis] = ranges[axis].0;
+            }
+        }
+    }
+}
+
+/// The integers in the code, without the smallest ones.
+fn numbers_of(body: &octants_ir::Body) -> Vec<i64> {
+    let mut found = BTreeSet::new();
+    body.visit(body.root, &mut |_, inst| {
+        if let Op::Const(Const::Int(n)) = inst.op
+            && n.unsigned_abs() > 2
+        {
+            found.insert(n);
+        }
+    });
+    found.into_iter().take(MOST_NUMBERS).collect()
 }
 
 fn is_on_one_thread(l: &ForLoop) -> bool {

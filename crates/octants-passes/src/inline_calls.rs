@@ -49,6 +49,12 @@ pub fn inline_all_calls(kernel: &mut Kernel) {
 
 /// Inlines the calls of these functions.
 pub fn inline_functions(kernel: &mut Kernel, wanted: &[FuncId]) {
+    for f in wanted {
+        let function = &mut kernel.functions[f.index()];
+        if !returns_at_end(&function.body) {
+            return_at_end(function);
+        }
+    }
     if !wanted.is_empty() {
         inline(kernel, |i, _, _, _| wanted.contains(&FuncId(i as u32)));
     }

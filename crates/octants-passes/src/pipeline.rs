@@ -5,7 +5,7 @@ use octants_ir::{Kernel, Pass, always};
 use crate::check_bounds::check_bounds;
 use crate::check_convergence::check_convergence;
 use crate::check_overflow::check_overflow;
-use crate::check_races::check_races;
+use crate::check_races::{check_races, inline_group_calls};
 use crate::demote_atomics::{demote_atomics, demote_shadow_atomics};
 use crate::eliminate_dead_code::eliminate_dead_code;
 use crate::fold_constants::fold_constants;
@@ -53,6 +53,7 @@ pub const PIPELINE: &[Pass<Kernel, PassOptions>] = &[
         runs: |_, o| o.check_races,
         run: |k, _| inline_calls_with_references(k),
     },
+    Pass { name: "inline_group_calls", runs: |_, o| o.check_races, run: |k, _| inline_group_calls(k) },
     Pass { name: "make_updates_atomic", runs: |_, o| o.debug, run: |k, _| make_updates_atomic(k) },
     Pass { name: "check_overflow", runs: |_, o| o.debug, run: |k, o| check_overflow(k, o.sources.as_ref()) },
     Pass { name: "simplify_locals", runs: always, run: |k, _| simplify_locals(k) },

@@ -9,6 +9,10 @@ pub struct RaceWatch {
     pub notes: BufferId,
     /// For each watched buffer, the buffer of its shadow words, and the number of scalars of an element.
     pub words: Vec<(BufferId, BufferId, u64)>,
+    /// The same for the second words of buffers that threads of blocks access between barriers.
+    pub phase_words: Vec<(BufferId, BufferId, u64)>,
+    /// The same for the third words, of buffers that threads of subgroups access.
+    pub subgroup_words: Vec<(BufferId, BufferId, u64)>,
     /// The same for buffers that concurrent groups share.
     pub group_words: Vec<(BufferId, BufferId, u64)>,
     /// The parameter, u64, that the epochs of the launch follow.

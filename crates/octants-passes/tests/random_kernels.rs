@@ -101,11 +101,13 @@ fn each_pass_preserves_results() {
         }
     }
     let idle: Vec<_> = passes.iter().zip(&changed).filter(|(_, n)| **n == 0).map(|(p, _)| *p).collect();
-    // No threads meet, no two of the buffers share memory, and functions get values and have no checks yet.
+    // No threads meet, there are no groups, no two of the buffers share memory, and functions get values and have no
+    // checks yet.
     let expected = [
         "check_convergence",
         "inline_calls_with_references",
         "inline_cooperating_calls",
+        "inline_group_calls",
         "merge_aliased_buffers",
         "name_call_sites",
     ];

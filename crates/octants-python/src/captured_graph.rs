@@ -168,12 +168,6 @@ impl CapturedGraph {
         }
         Ok((noted, again))
     }
-
-    /// In debug mode, waits and raises failures, as kernel launches do.
-    fn in_debug_mode(&self, stream: &runtime::Stream) -> bool {
-        let session = &self.program.session;
-        session.config().debug && stream.number() == 0 && !session.device().is_immediate()
-    }
 }
 
 #[pymethods]
@@ -235,8 +229,9 @@ impl CapturedGraph {
         let launch = || unsafe { stream.launch_graph(graph, &interpreter) };
         let checked = this.program.session.device().check_graph(&stream, graph, &interpreter);
         let end = checked.and_then(|()| launch());
-        let end =
-            end.and_then(|()| if this.in_debug_mode(&stream) { stream.synchronize(&interpreter) } else { Ok(()) });
+        let waits = this.program.session.waits_after(&stream);
+        let wait = || if waits { nesting::unnoticed(|| stream.synchronize(&interpreter)) } else { Ok(()) };
+        let end = end.and_then(|()| wait());
         let interrupted = interpreter.take();
         program::write_printed(py)?;
         if let Some(raised) = interrupted {

@@ -141,8 +141,7 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(stream_methods::trim_stream_pool, m)?)?;
     m.add_function(wrap_pyfunction!(concurrency::request_concurrency, m)?)?;
     m.add_function(wrap_pyfunction!(concurrency::take_decisions, m)?)?;
-    m.add_function(wrap_pyfunction!(races::collect_races, m)?)?;
-    m.add_function(wrap_pyfunction!(races::take_races, m)?)?;
+    races::add_functions(m)?;
     m.add_function(wrap_pyfunction!(host_work::before_host_work, m)?)?;
     m.add_function(wrap_pyfunction!(host_work::queueing_stream, m)?)?;
     m.add_function(wrap_pyfunction!(device_sparse::missing_sparse_library, m)?)?;

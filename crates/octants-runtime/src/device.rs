@@ -189,10 +189,10 @@ impl Device {
         &self.0.core.races
     }
 
-    /// Starts race checks of unordered launches on different streams that touch the same elements. No effect on a
-    /// synchronous device.
-    pub fn watch_launches(&self) {
-        self.0.watch.begin();
+    /// Starts race checks of unordered launches on different streams that touch the same elements; with `is_exact`, also
+    /// of elements that values in memory decide. No effect on a synchronous device.
+    pub fn watch_launches(&self, is_exact: bool) {
+        self.0.watch.begin(is_exact);
     }
 
     /// Must be called before a launch by the program.
@@ -208,6 +208,22 @@ impl Device {
         caller: &dyn Caller,
     ) -> Result<()> {
         if self.0.watch.checks() { self.0.watch.launch(stream.core(), kernel, args, caller) } else { Ok(()) }
+    }
+
+    /// As [`Device::check_launch`] for an access of the host to ranges of addresses: each begins, ends, and is written or
+    /// read. With `default_is_done`, launches on the default stream have waited for their work.
+    ///
+    /// # Errors
+    /// Those of [`Device::check_launch`].
+    pub fn check_host_access(
+        &self,
+        (ranges, default_is_done): (&[(u64, u64, bool)], bool),
+        caller: &dyn Caller,
+    ) -> Result<()> {
+        if !self.0.watch.checks() {
+            return Ok(());
+        }
+        self.0.watch.host_access((ranges, default_is_done), caller)
     }
 
     /// As [`Device::check_launch`] for a graph: its launches race with one another, or with other work.

@@ -15,6 +15,7 @@ const CONCURRENT: u8 = 4;
 const ORDERED: u8 = 8;
 const SUBMITTING: u8 = 16;
 const CONDUCTING: u8 = 32;
+const UNNOTICED: u8 = 64;
 
 thread_local! {
     static MARKS: Cell<u8> = const { Cell::new(0) };
@@ -110,6 +111,23 @@ impl Drop for Submitting {
         let before = self.0;
         MARKS.with(|c| c.set(before));
     }
+}
+
+/// True when the waits of this thread are not the program's.
+pub(crate) fn is_unnoticed() -> bool {
+    MARKS.with(Cell::get) & UNNOTICED != 0
+}
+
+/// Waits for a reason that is not the program's: race checks do not take it for an order.
+pub fn unnoticed<T>(wait: impl FnOnce() -> T) -> T {
+    struct Back(u8);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            MARKS.with(|c| c.set(c.get() & !UNNOTICED | self.0));
+        }
+    }
+    let _back = Back(MARKS.with(|c| c.replace(c.get() | UNNOTICED)) & UNNOTICED);
+    wait()
 }
 
 /// Does work on this thread as if it captured nothing.

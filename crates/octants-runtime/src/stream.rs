@@ -399,7 +399,9 @@ impl StreamCore {
     /// The host knows that all work of the stream is done.
     #[inline]
     fn note_host_wait(&self) {
-        if let Some(watch) = self.device.watch.get() {
+        if let Some(watch) = self.device.watch.get()
+            && !nesting::is_unnoticed()
+        {
             watch.host_waited(self.number);
         }
     }

@@ -9,11 +9,16 @@
 //! stream's clock. If it is not ordered after another launch that uses one of its buffers, the access sets decide
 //! whether the two may conflict, and witnesses of both whether they certainly do. Only a certain conflict is a race.
 //!
+//! With exact checks, if values in memory decide which elements a launch touches, all earlier work is waited for, and
+//! the witness reads the memory.
+//!
 //! Repeated launches with the same arguments on the same stream are looked up. They are compared again only if other
 //! launches have been made on other streams since.
 
 mod clock;
 mod compare;
+mod host;
+mod steps;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -22,7 +27,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use clock::{Clock, StreamId};
-use compare::{may_meet, race_of};
+use compare::{Search, may_meet, race_of};
+use steps::races_of_steps;
 
 use crate::caller::Caller;
 use crate::capture::{self, Step, Work as StepWork};
@@ -33,16 +39,17 @@ use crate::kernel::{LoadedKernel, Pointer};
 use crate::nesting;
 use crate::race::Race;
 use crate::report::lock;
+use crate::witness::Touched;
 
 /// Maximum number of recorded uses of a buffer.
 const MOST_USES: usize = 256;
-/// Maximum number of steps of a graph that are compared with each other.
-const MOST_STEPS: usize = 512;
 /// Number of recorded launches from which those that the host has waited for are forgotten.
 const MANY_LAUNCHES: usize = 4096;
 /// Maximum number of unsuccessful element-by-element comparisons of two kernels' launches with different arguments.
 /// After that, they are no longer compared: with indices from memory, each comparison is slow and finds nothing.
 const MOST_SEARCHES: u32 = 256;
+/// How many of these comparisons look at all elements.
+const MOST_DEEP_SEARCHES: u32 = 4;
 
 /// The order of the work on all devices of a program.
 #[derive(Default)]
@@ -62,6 +69,8 @@ pub(crate) struct DeviceWatch {
     number: u32,
     /// The device's launches are checked.
     checks: AtomicBool,
+    /// So are accesses that depend on values in memory.
+    is_exact: AtomicBool,
 }
 
 #[derive(Default)]
@@ -84,6 +93,9 @@ struct State {
 
 /// A buffer: the number of its device, and its own there.
 type BufferId = (u32, u64);
+
+/// A range of addresses: its begin and its end, and whether it is written.
+type AccessedRange = (u64, u64, bool);
 
 /// A buffer that work uses, by which argument, and whether to write.
 type Used = (BufferId, Option<Pointer>, bool);
@@ -109,6 +121,8 @@ struct Work {
     in_graph: bool,
     /// It uses memory of another device.
     crosses: bool,
+    /// All elements that it touches, if values in memory decide that.
+    touches: Option<Arc<[Touched]>>,
 }
 
 impl Work {
@@ -179,6 +193,7 @@ impl DeviceWatch {
             device,
             number,
             checks: AtomicBool::new(false),
+            is_exact: AtomicBool::new(false),
         });
         lock(&all.state).watches.push(Arc::downgrade(&made));
         if all.is_used.load(Ordering::Acquire) {
@@ -192,8 +207,10 @@ impl DeviceWatch {
         &self.all
     }
 
-    /// Starts to check this device's launches, and to record the order of all devices' work.
-    pub(crate) fn begin(&self) {
+    /// Starts to check this device's launches, and to record the order of all devices' work. With `is_exact`, accesses
+    /// that depend on values in memory are checked too.
+    pub(crate) fn begin(&self, is_exact: bool) {
+        self.is_exact.store(is_exact, Ordering::Release);
         self.checks.store(true, Ordering::Release);
         self.all.is_used.store(true, Ordering::Release);
         let watches = lock(&self.all.state).watches.clone();
@@ -235,7 +252,17 @@ impl DeviceWatch {
         if !is_watched(stream) || args.len() != kernel.meta.arg_slots as usize {
             return Ok(());
         }
-        let (id, key) = (self.id(stream), key_of(kernel, args));
+        let touches = self.exact_touches(stream, kernel, args, caller);
+        self.check(stream, (kernel, args, touches), caller)
+    }
+
+    fn check(
+        &self,
+        stream: &StreamCore,
+        (kernel, args, touches): (&LoadedKernel, &[u64], Option<Arc<[Touched]>>),
+        caller: &dyn Caller,
+    ) -> Result<()> {
+        let (id, key) = (self.id(stream), key_of(kernel, args, touches.as_deref()));
         if lock(&self.all.state).is_known((id, key)) {
             return Ok(());
         }
@@ -246,7 +273,30 @@ impl DeviceWatch {
         });
         let doing = Doing::Launch(kernel.clone(), args.into());
         let used: Vec<_> = used.collect();
-        lock(&self.all.state).work(device, (id, key), &used, doing, caller)
+        lock(&self.all.state).work(device, (id, key), &used, (doing, touches), caller)
+    }
+
+    /// All elements that a launch touches, if values in memory decide that, and other streams may touch the same ones.
+    fn exact_touches(
+        &self,
+        stream: &StreamCore,
+        kernel: &LoadedKernel,
+        args: &[u64],
+        caller: &dyn Caller,
+    ) -> Option<Arc<[Touched]>> {
+        let witness = kernel.witness.as_ref().filter(|witness| witness.depends_on_memory())?;
+        let device = &*stream.device;
+        if !self.is_exact.load(Ordering::Relaxed) || !device.host_addressable {
+            return None;
+        }
+        let streams = device.live_streams();
+        if streams.len() < 2 {
+            return None;
+        }
+        device.submit_held(caller);
+        // A failure is reported when the program waits.
+        let waited = nesting::unnoticed(|| streams.iter().try_for_each(|s| s.wait_quietly(caller)));
+        waited.is_ok().then(|| witness.all_touches(args, true).into())
     }
 
     /// To be called before a graph is launched: its steps are watched as work of the stream, and those that no wait
@@ -271,7 +321,11 @@ impl DeviceWatch {
         stream.device.races.report(races_of_steps(steps))?;
         for step in steps {
             match &step.work {
-                StepWork::Launch(l) => self.launch(stream, &l.kernel, &l.args, caller)?,
+                // Earlier steps may write what decides its accesses.
+                StepWork::Launch(l) if l.args.len() == l.kernel.meta.arg_slots as usize => {
+                    self.check(stream, (&l.kernel, &l.args, None), caller)?;
+                }
+                StepWork::Launch(_) => {}
                 StepWork::Fill { at, bytes, .. } => {
                     self.check_ranges(stream, "a fill", &[(at.0, at.0 + bytes, true)], caller)?;
                 }
@@ -308,7 +362,7 @@ impl OrderWatch for DeviceWatch {
             .iter()
             .filter_map(|(begin, _, written)| Some((self.all.find((self.number, device), *begin)?, None, *written)));
         let used: Vec<_> = used.collect();
-        lock(&self.all.state).work(device, (id, key), &used, Doing::Ranges(what, ranges.into()), caller)
+        lock(&self.all.state).work(device, (id, key), &used, (Doing::Ranges(what, ranges.into()), None), caller)
     }
 
     fn record(&self, stream: &StreamCore, event: EventHandle) {
@@ -401,7 +455,7 @@ impl State {
         device: &DeviceCore,
         key: (StreamId, u64),
         used: &[Used],
-        doing: Doing,
+        (doing, touches): (Doing, Option<Arc<[Touched]>>),
         caller: &dyn Caller,
     ) -> Result<()> {
         let site = caller.call_site().unwrap_or_else(|| "<unknown>".into());
@@ -416,6 +470,7 @@ impl State {
             doing,
             site,
             in_graph: false,
+            touches,
         };
         let races = self.races_of(&work, used);
         device.races.report(races)?;
@@ -474,7 +529,11 @@ impl State {
             }
             let kernels = kernels_of(&earlier, work);
             let searches = kernels.map_or(0, |k| self.searches.get(&k).copied().unwrap_or(0));
-            let race = if searches < MOST_SEARCHES { race_of(&earlier, work) } else { None };
+            let search = match searches {
+                0..MOST_DEEP_SEARCHES => Search::All,
+                _ => Search::Some,
+            };
+            let race = if searches < MOST_SEARCHES { race_of(&earlier, work, search) } else { None };
             match race {
                 Some(race) => races.push((stream, race)),
                 None => {
@@ -505,53 +564,11 @@ fn least_use(host: &Clock, uses: &[Use]) -> usize {
     uses.iter().position(is_done).or_else(superseded).unwrap_or(0)
 }
 
-/// The races of steps of a graph that are on different lanes, with no path of waits.
-fn races_of_steps(steps: &[Step]) -> Vec<Race> {
-    if steps.len() > MOST_STEPS {
-        return Vec::new();
-    }
-    let mut depends_on: Vec<HashSet<usize>> = Vec::with_capacity(steps.len());
-    let mut works: Vec<Option<Work>> = Vec::with_capacity(steps.len());
-    let mut races = Vec::new();
-    for step in steps {
-        let mut all: HashSet<usize> = step.depends_on.iter().copied().collect();
-        for earlier in &step.depends_on {
-            all.extend(depends_on.get(*earlier).into_iter().flatten());
-        }
-        let work = work_of_step(step);
-        for (n, earlier) in works.iter().enumerate().filter(|(n, _)| !all.contains(n)) {
-            if let (Some(earlier), Some(work)) = (earlier, &work)
-                && steps[n].lane != step.lane
-            {
-                races.extend(race_of(earlier, work));
-            }
-        }
-        depends_on.push(all);
-        works.push(work);
-    }
-    races
-}
-
-fn work_of_step(step: &Step) -> Option<Work> {
-    let doing = match &step.work {
-        StepWork::Launch(l) => Doing::Launch(l.kernel.clone(), l.args.clone()),
-        StepWork::Fill { at, bytes, .. } => Doing::Ranges("a fill", [(at.0, at.0 + bytes, true)].into()),
-        StepWork::Copy { at, from_at, bytes, .. } => {
-            let ranges = [(from_at.0, from_at.0 + bytes, false), (at.0, at.0 + bytes, true)];
-            Doing::Ranges("a copy", ranges.into())
-        }
-        StepWork::Foreign(_) => return None,
-    };
-    let site = step.site.clone()?;
-    let last = Mutex::new(Last { number: 0, elsewhere: 0 });
-    let stream = StreamId { device: 0, stream: step.lane as u32 };
-    Some(Work { stream, device: None, key: 0, last, doing, site, in_graph: true, crosses: false })
-}
-
 /// A hash of a launch's accesses: ignores numbers that are neither addresses nor in access sets.
-fn key_of(kernel: &LoadedKernel, args: &[u64]) -> u64 {
+fn key_of(kernel: &LoadedKernel, args: &[u64], touches: Option<&[Touched]>) -> u64 {
     let mut hasher = DefaultHasher::new();
     kernel.module.hash(&mut hasher);
+    touches.hash(&mut hasher);
     match &kernel.witness {
         Some(witness) => {
             let decides = args.iter().enumerate().filter(|(slot, _)| witness.is_decided_by(*slot));

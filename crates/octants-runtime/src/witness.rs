@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::race::Touch;
 
 /// An element that a launch certainly touches.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Touched {
     /// The same for elements of the same array or field, whichever kernel touches them.
     pub memory: u64,
@@ -29,6 +29,13 @@ pub struct Touched {
 pub trait Witness: fmt::Debug + Send + Sync {
     /// Some elements that a launch with these arguments touches, and more of those whose indices are near some numbers.
     fn touches(&self, args: &[u64], near: &[i64]) -> Vec<Touched>;
+
+    /// All elements that a launch with these arguments certainly touches, up to a limit. With `reads_memory`, values in
+    /// memory are known: the host can address it, and the work before the launch is done.
+    fn all_touches(&self, args: &[u64], reads_memory: bool) -> Vec<Touched>;
+
+    /// Whether values in memory may decide which elements are accessed.
+    fn depends_on_memory(&self) -> bool;
 
     /// Whether the value of an argument slot determines which elements are accessed.
     fn is_decided_by(&self, slot: usize) -> bool;

@@ -18,6 +18,7 @@ from octants import _octants
 from octants._arrays import shadow_buffers
 from octants._arrays.array_factories import factories
 from octants._arrays.host_memory import CopiedMemory, HostMemory, host_access
+from octants._arrays.host_views import report_accesses
 from octants._arrays.queued_access import Elements
 from octants._arrays.split_options import SplitOptions
 from octants._arrays.whole_arrays import WholeArray, component_key, flat_index, items_in_python
@@ -208,7 +209,7 @@ class Ndarray(WholeArray, _octants.Ndarray):
         if copy is not True:
             direct = memory.direct() if wanted == memory.dtype else None
             if direct is not None:
-                return direct
+                return report_accesses(direct)
             if copy is False:
                 raise ValueError(memory.NO_VIEW)
         return memory.read().astype(wanted, copy=False)

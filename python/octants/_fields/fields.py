@@ -16,6 +16,7 @@ import numpy as np
 from octants import _octants
 from octants._arrays import interchange, shadow_buffers
 from octants._arrays.host_memory import CopiedMemory, HostMemory, host_access
+from octants._arrays.host_views import report_accesses
 from octants._arrays.queued_access import Elements
 from octants._arrays.whole_arrays import WholeArray, component_key, flat_index, items_in_python
 from octants._fields.field_class import Field
@@ -275,7 +276,7 @@ class TensorField(Field, WholeArray):
         if copy is not True:
             direct = memory.direct()
             if direct is not None and (wanted is None or wanted == direct.dtype):
-                return direct.reshape(direct.shape[: len(memory.shape)] + element_shape)
+                return report_accesses(direct.reshape(direct.shape[: len(memory.shape)] + element_shape))
             if copy is False:
                 raise ValueError(self._named(memory.NO_VIEW))
         values = memory.read().reshape(memory.shape + element_shape)

@@ -673,8 +673,7 @@ PROGRAMS = [
         def draw(n: qd.i32) -> qd.u32:
             s = qd.u32(1)
             qd.loop_config(serialize=True)  # safe
-            for _ in range(n):  # racy here
-            for _ in range(n):  # safe
+            for _ in range(n):
                 s ^= s << 13  # racy here
                 s ^= s << 13  # safe
             return s
@@ -692,8 +691,7 @@ PROGRAMS = [
         def smooth() -> qd.f32:
             mean = 0.0
             qd.loop_config(serialize=True)  # safe
-            for i in x:  # racy here
-            for i in x:  # safe
+            for i in x:
                 mean = mean * 0.9 + x[i]  # racy here
                 mean = mean * 0.9 + x[i]  # safe
             return mean
@@ -746,6 +744,73 @@ PROGRAMS = [
         shift(x[0:32], x[32:64])
         shift(x[0:32], x[1:33])  # racy
         shift(x[0:31], x[33:64])  # safe
+        """,
+    ),
+    planted(
+        "static",
+        """
+        # views with strides that interleave
+        A = qd.types.ndarray(dtype=qd.i32, ndim=1)
+
+        @qd.kernel
+        def add(x: A, y: A):
+            for i in x:
+                x[i] = y[i] + 1  # here
+
+        numbers = np.arange(66, dtype=np.int32)
+        add(numbers[:64:2], numbers[1:65:2])  # safe
+        add(numbers[:64:2], numbers[2:66:2])  # racy
+        """,
+    ),
+    planted(
+        "static",
+        """
+        # view in reverse
+        A = qd.types.ndarray(dtype=qd.i32, ndim=1)
+
+        @qd.kernel
+        def add(x: A, y: A):
+            for i in x:
+                x[i] = y[i] + 1  # here
+
+        numbers = np.arange(64, dtype=np.int32)
+        add(numbers[:32], numbers[:31:-1])  # safe
+        add(numbers[:33], numbers[:30:-1])  # racy
+        """,
+    ),
+    planted(
+        "static",
+        """
+        # transposed view of the same matrix
+        A = qd.types.ndarray(dtype=qd.i32, ndim=2)
+
+        @qd.kernel
+        def add(x: A, y: A):
+            for i, j in x:
+                x[i, j] = y[i, j] + 1  # here
+
+        numbers = np.arange(400, dtype=np.int32).reshape(20, 20)
+        add(numbers[:10], numbers[10:])  # safe
+        add(numbers, numbers.T)  # racy
+        """,
+    ),
+    planted(
+        "static",
+        """
+        # one iteration in the middle of many
+        A = qd.types.ndarray(dtype=qd.i32, ndim=1)
+
+        @qd.kernel
+        def shift(x: A, special: qd.i32):
+            for i in range(100_000):
+                if i == special:
+                    x[i + 1] = 5  # racy here
+                    x[i] = 5  # safe
+                else:
+                    x[i] = i  # here
+
+        numbers = qd.ndarray(qd.i32, 100_001)
+        shift(numbers, 60_000)
         """,
     ),
 ]

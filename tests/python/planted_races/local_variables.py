@@ -74,4 +74,22 @@ PROGRAMS = [
         last(rounds)
         """,
     ),
+    planted(
+        "static",
+        """
+        # recurrence over two lines
+        y = qd.field(qd.i32, 64)
+
+        @qd.kernel
+        def powers():
+            state = 1
+            for i in range(64):
+                old = state  # racy here
+                old = i  # safe
+                state = old * 3 + 1  # racy here
+                y[i] = old * 3 + 1  # safe
+
+        powers()
+        """,
+    ),
 ]

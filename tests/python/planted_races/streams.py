@@ -665,4 +665,47 @@ PROGRAMS = [
         """,
         cpu_streams=True,
     ),
+    planted(
+        "static",
+        """
+        # gradients that add to one array
+        A = qd.types.ndarray(dtype=qd.f32, ndim=1, needs_grad=True)
+        x, y, z = (qd.ndarray(qd.f32, 100, needs_grad=True) for _ in range(3))
+        s1, s2 = qd.create_stream(), qd.create_stream()
+
+        @qd.kernel
+        def triple(x: A, y: A):
+            for i in x:
+                y[i] = 3.0 * x[i]  # here
+
+        triple.grad(x, y, qd_stream=s1)  # launch
+        s2.wait(s1)  # safe
+        triple.grad(x, z, qd_stream=s2)  # launch
+        """,
+        cpu_streams=True,
+    ),
+    planted(
+        "static",
+        """
+        # lines that cross in the middle of an array
+        A = qd.types.ndarray(dtype=qd.i32, ndim=1)
+        x = qd.ndarray(qd.i32, 120_001)
+        s1, s2 = qd.create_stream(), qd.create_stream()
+
+        @qd.kernel
+        def up(x: A):
+            for i in range(20_001):
+                x[3 * i] = i + 1  # here
+
+        @qd.kernel
+        def down(x: A, offset: qd.i32):
+            for i in range(20_001):
+                x[120_000 - 6 * i + offset] = i + 7  # here
+
+        up(x, qd_stream=s1)  # launch
+        down(x, 0, qd_stream=s2)  # racy launch
+        down(x, -1, qd_stream=s2)  # safe
+        """,
+        cpu_streams=True,
+    ),
 ]

@@ -7,10 +7,17 @@ import concurrent_groups
 import data_dependent
 import pytest
 import shared_locals
+import synchronized_threads
 
 import octants as qd
 
-PROGRAMS = data_dependent.PROGRAMS + block_shared.PROGRAMS + shared_locals.PROGRAMS + concurrent_groups.PROGRAMS
+PROGRAMS = [
+    *data_dependent.PROGRAMS,
+    *block_shared.PROGRAMS,
+    *shared_locals.PROGRAMS,
+    *concurrent_groups.PROGRAMS,
+    *synchronized_threads.PROGRAMS,
+]
 NAMES = [p.__name__ for p in PROGRAMS]
 
 

@@ -71,11 +71,22 @@ impl Session {
             // SAFETY: the caller's contract.
             Launching::ResultOnly(known) => unsafe { self.find_results(code, known, slots, arrays, stream, caller) }?,
         };
-        let is_default = stream.number() == 0;
-        if self.config().debug && is_default && !self.device.is_immediate() && !nesting::capturing() {
-            stream.synchronize(caller)?;
-        }
+        self.wait_for_default(stream, caller)?;
         Ok(results)
+    }
+
+    #[inline]
+    fn wait_for_default(&self, stream: &Stream, caller: &dyn Caller) -> Result<(), Error> {
+        // The program does not wait, so race checks do not take this for an order.
+        if self.waits_after(stream) { Ok(nesting::unnoticed(|| stream.synchronize(caller))?) } else { Ok(()) }
+    }
+
+    /// Whether a launch on this stream waits for its work: on the default stream, in debug mode and if race checks have
+    /// made the CPU's streams real.
+    #[inline]
+    pub fn waits_after(&self, stream: &Stream) -> bool {
+        let waits = self.waits_for_default || self.config().debug;
+        waits && stream.number() == 0 && !self.device.is_immediate() && !nesting::capturing()
     }
 
     /// As [`Session::launch`] for the gradient of an earlier launch: the counters have the values of that launch. With
@@ -135,7 +146,9 @@ impl Session {
         let watching = code.watched.as_ref().map(|watched| self.watching(watched, stream, slots)).transpose()?;
         let slots = watching.as_deref().unwrap_or(slots);
         // SAFETY: the caller's contract.
-        Ok(unsafe { stream.launch_from(&code.kernel, slots, arrays, resumes_at, caller)? })
+        let ended_at = unsafe { stream.launch_from(&code.kernel, slots, arrays, resumes_at, caller)? };
+        self.wait_for_default(stream, caller)?;
+        Ok(ended_at)
     }
 
     /// The requested stream of a launch; `None` means the default stream.

@@ -183,14 +183,16 @@ fn warn_of_carried_locals(world: &dyn World, lowered: &Lowered, found: Vec<Carri
             "`{name}` is computed from its value in another iteration, but the iterations of this loop ({of_loop}) run \
              in parallel and in any order: the result is undefined"
         );
-        world.warn(*Diagnostic::new(Code::Value, carried.store, text).with_hint(fix_for_carried_local(&name)));
+        world.warn(
+            *Diagnostic::new(Code::Value, carried.store, text).with_hint(fix_for_carried_local(&name, "the loop")),
+        );
     }
 }
 
 /// The suggested fix.
-pub(super) fn fix_for_carried_local(name: &str) -> String {
+pub(super) fn fix_for_carried_local(name: &str, of_loop: &str) -> String {
     format!(
-        "write `qd.loop_config(serialize=True)` above the loop to run it in order, update `{name}` by one atomic \
+        "write `qd.loop_config(serialize=True)` above {of_loop} to run it in order, update `{name}` by one atomic \
          operation such as `qd.atomic_add`, or make it a variable of the loop's body"
     )
 }

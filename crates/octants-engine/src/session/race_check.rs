@@ -4,12 +4,15 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use octants_diag::{Sources, Span};
-use octants_ir::{ArgLayout, BufferId, Const, Layout, Scalar};
-use octants_passes::find_races::{Doing, IterationRace, LaunchValues, RaceBetween, RaceSearch, RacingIteration};
+use octants_ir::{ArgLayout, Buffer, BufferId, Const, Layout, Scalar};
+use octants_passes::find_races::{
+    Doing, IterationRace, LaunchValues, RaceBetween, RaceSearch, RacingIteration, TouchedElement,
+};
 use octants_runtime::{Race, RaceAccess, RaceKind, Touch, Touched, Witness};
 
 /// Maximum number of different arguments of a kernel that are checked for races.
@@ -45,7 +48,12 @@ impl RaceCheck {
         if seen.contains(&arguments) {
             return Vec::new();
         }
-        let found = self.search.find(&Given { layout: &self.layout, slots });
+        let found = self.search.find(&Given {
+            layout: &self.layout,
+            buffers: self.search.buffers(),
+            slots,
+            reads_memory: false,
+        });
         // A race is reported each time that it would happen.
         if found.is_empty() {
             seen.insert(arguments);
@@ -65,22 +73,13 @@ impl RaceCheck {
                 false => slot.hash(&mut hasher),
             }
         }
-        let ranges: Vec<(u64, u64)> = self
-            .search
-            .buffers()
-            .iter()
-            .zip(&self.layout.buffers)
-            .filter_map(|(buffer, slot)| {
-                let slot = (*slot)? as usize;
-                let extents = slots.get(slot + 1..slot + 1 + buffer.ndim as usize)?;
-                let bytes: u64 = buffer.elem.leaves().iter().map(|s| u64::from(s.bytes())).sum();
-                Some((slots[slot], extents.iter().fold(bytes, |all, n| all.saturating_mul(*n))))
-            })
-            .collect();
-        for (n, (a, a_bytes)) in ranges.iter().enumerate() {
-            for (b, b_bytes) in &ranges[n + 1..] {
-                let apart = a.abs_diff(*b);
-                (apart < if a < b { *a_bytes } else { *b_bytes }).then(|| b.wrapping_sub(*a)).hash(&mut hasher);
+        let launch = Given { layout: &self.layout, buffers: self.search.buffers(), slots, reads_memory: false };
+        let ranges: Vec<Range<u64>> =
+            (0..self.layout.buffers.len() as u32).filter_map(|buffer| launch.range(BufferId(buffer))).collect();
+        for (n, a) in ranges.iter().enumerate() {
+            for b in &ranges[n + 1..] {
+                let overlaps = a.start < b.end && b.start < a.end;
+                overlaps.then(|| b.start.wrapping_sub(a.start)).hash(&mut hasher);
             }
         }
         hasher.finish()
@@ -97,11 +96,11 @@ impl RaceCheck {
         let (of_first, of_second) = (number("one", &found.first), number("another", &found.second));
         let side = |side: RacingIteration, by: String| RaceAccess {
             touch: touch(side.doing),
-            at: self.sources.location(side.span),
+            at: self.sources.users_location(side.span),
             by,
             launched_at: None,
         };
-        let fix = fix_for_race(&found, &self.sources.location(found.of_loop));
+        let fix = fix_for_race(&found, &self.sources.users_location(found.of_loop));
         let kind = match found.between {
             RaceBetween::Iterations => RaceKind::Iterations,
             RaceBetween::Blocks | RaceBetween::Sections => RaceKind::Sections,
@@ -162,7 +161,10 @@ fn touch(doing: Doing) -> Touch {
 /// The contents of the slots of a launch.
 struct Given<'a> {
     layout: &'a ArgLayout,
+    buffers: &'a [Buffer],
     slots: &'a [u64],
+    /// The host may read what is in memory.
+    reads_memory: bool,
 }
 
 impl LaunchValues for Given<'_> {
@@ -192,6 +194,51 @@ impl LaunchValues for Given<'_> {
     fn address(&self, buffer: BufferId) -> Option<u64> {
         self.slots.get(self.array(buffer)?).copied()
     }
+
+    fn stride(&self, buffer: BufferId, axis: u32) -> Option<i64> {
+        let of = self.buffers.get(buffer.index()).filter(|of| of.layout == Layout::Strided)?;
+        self.slots.get(self.array(buffer)? + 1 + (of.ndim + axis) as usize).map(|bytes| *bytes as i64)
+    }
+
+    fn load(&self, buffer: BufferId, index: &[i64], leaf: usize) -> Option<Const> {
+        if !self.reads_memory {
+            return None;
+        }
+        let of = self.buffers.get(buffer.index())?;
+        let scalar = *of.elem.leaves().get(leaf)?;
+        let address = self.address_of(buffer, index, leaf)?;
+        // SAFETY: the index is inside the array, whose memory a launch with these slots may read. The host may too,
+        // and has waited for the work that writes it.
+        unsafe { read_scalar(scalar, address as *const u8) }
+    }
+
+    fn overlap(&self, a: BufferId, b: BufferId) -> bool {
+        let ranges = self.range(a).zip(self.range(b));
+        a != b && ranges.is_some_and(|(a, b)| a.start < b.end && b.start < a.end)
+    }
+}
+
+/// A scalar in memory.
+///
+/// # Safety
+/// The address is that of a scalar of this type, which may be read.
+unsafe fn read_scalar(scalar: Scalar, at: *const u8) -> Option<Const> {
+    // SAFETY: the contract above; elements of packed structs may be unaligned.
+    unsafe {
+        Some(match scalar {
+            Scalar::U1 => Const::Int(i64::from(at.read_unaligned() & 1)),
+            Scalar::I8 => Const::Int(at.cast::<i8>().read_unaligned().into()),
+            Scalar::I16 => Const::Int(at.cast::<i16>().read_unaligned().into()),
+            Scalar::I32 => Const::Int(at.cast::<i32>().read_unaligned().into()),
+            Scalar::U8 => Const::Int(at.read_unaligned().into()),
+            Scalar::U16 => Const::Int(at.cast::<u16>().read_unaligned().into()),
+            Scalar::U32 => Const::Int(at.cast::<u32>().read_unaligned().into()),
+            Scalar::I64 | Scalar::U64 => Const::Int(at.cast::<i64>().read_unaligned()),
+            Scalar::F32 => Const::Float(at.cast::<f32>().read_unaligned().into()),
+            Scalar::F64 => Const::Float(at.cast::<f64>().read_unaligned()),
+            Scalar::F16 => return None,
+        })
+    }
 }
 
 /// A launch is unknown.
@@ -209,9 +256,52 @@ impl LaunchValues for Unknown {
     fn address(&self, _: BufferId) -> Option<u64> {
         None
     }
+
+    fn stride(&self, _: BufferId, _: u32) -> Option<i64> {
+        None
+    }
 }
 
 impl Given<'_> {
+    /// The addresses from the lowest to the highest element of an array.
+    fn range(&self, buffer: BufferId) -> Option<Range<u64>> {
+        let (of, first) = (self.buffers.get(buffer.index())?, self.address(buffer)?);
+        let bytes: i64 = of.elem.leaves().iter().map(|s| i64::from(s.bytes())).sum();
+        let mut ends = (0_i64, 0_i64);
+        let mut row = bytes;
+        for axis in (0..of.ndim).rev() {
+            let extent = self.extent(buffer, axis)?;
+            let stride = self.stride(buffer, axis).unwrap_or(row);
+            let last = stride.saturating_mul((extent - 1).max(0));
+            (ends.0, ends.1) = (ends.0.saturating_add(last.min(0)), ends.1.saturating_add(last.max(0)));
+            row = row.saturating_mul(extent);
+        }
+        Some(first.saturating_add_signed(ends.0)..first.saturating_add_signed(ends.1).saturating_add_signed(bytes))
+    }
+
+    /// The address of a scalar of an element, by its number among the element's scalars.
+    fn address_of(&self, buffer: BufferId, index: &[i64], leaf: usize) -> Option<u64> {
+        let of = self.buffers.get(buffer.index())?;
+        if let Layout::Dense { offset, components, .. } = &of.layout {
+            let component = components.get(leaf)?;
+            let root = *self.slots.get(*self.layout.roots.get(component.root as usize)? as usize)?;
+            let from_zero = index.iter().zip(offset).map(|(i, first)| u64::try_from(i - first).ok());
+            return Some(root + component.place.offset_of(&from_zero.collect::<Option<Vec<_>>>()?));
+        }
+        if matches!(of.layout, Layout::Flat(_)) {
+            return None;
+        }
+        let leaves = of.elem.leaves();
+        let bytes = |leaves: &[Scalar]| leaves.iter().map(|s| i64::from(s.bytes())).sum::<i64>();
+        let (mut row, mut offset) = (bytes(&leaves), bytes(leaves.get(..leaf)?));
+        for (axis, i) in index.iter().enumerate().rev() {
+            let stride = self.stride(buffer, axis as u32).unwrap_or(row);
+            offset = offset.checked_add(i.checked_mul(stride)?)?;
+            row = row.checked_mul(self.extent(buffer, axis as u32)?)?;
+        }
+        self.address(buffer)?.checked_add_signed(offset)
+    }
+
     fn array(&self, buffer: BufferId) -> Option<usize> {
         self.layout.buffers.get(buffer.index())?.map(|slot| slot as usize)
     }
@@ -224,6 +314,7 @@ pub(super) struct KernelWitness {
     layout: ArgLayout,
     /// Slots of parameters that do not decide which elements a launch touches.
     stored_only: HashSet<usize>,
+    depends_on_memory: bool,
 }
 
 impl fmt::Debug for KernelWitness {
@@ -240,7 +331,26 @@ impl KernelWitness {
             first..first + count
         };
         let stored_only = search.params_only_stored().into_iter().flat_map(slots_of).collect();
-        KernelWitness { search, sources, layout, stored_only }
+        let depends_on_memory = search.depends_on_memory();
+        KernelWitness { search, sources, layout, stored_only, depends_on_memory }
+    }
+
+    fn launch<'a>(&'a self, args: &'a [u64], reads_memory: bool) -> Given<'a> {
+        Given { layout: &self.layout, buffers: self.search.buffers(), slots: args, reads_memory }
+    }
+
+    fn touched(&self, launch: &Given<'_>, found: Vec<TouchedElement>) -> Vec<Touched> {
+        let mut places: HashMap<Span, Arc<str>> = HashMap::new();
+        let mut memories: HashMap<BufferId, (Option<u64>, Arc<str>)> = HashMap::new();
+        let found = found.into_iter().filter_map(|t| {
+            let of = |b| (self.memory(b, launch.slots), self.search.name_of(b).into());
+            let (memory, buffer) = memories.entry(t.buffer).or_insert_with(|| of(t.buffer)).clone();
+            let address = launch.address_of(t.buffer, &t.index, 0);
+            let at = places.entry(t.span).or_insert_with(|| self.sources.users_location(t.span).into()).clone();
+            let touch = touch(t.doing);
+            Some(Touched { memory: memory?, buffer, index: t.index, path: t.path, address, touch, at })
+        });
+        found.collect()
     }
 
     /// The identity of a buffer.
@@ -262,39 +372,6 @@ impl KernelWitness {
         slots.get(slot as usize)?.hash(&mut hasher);
         Some(hasher.finish())
     }
-
-    /// The address of an element.
-    fn address(&self, buffer: BufferId, index: &[i64], slots: &[u64]) -> Option<u64> {
-        let of = self.search.buffers().get(buffer.index())?;
-        match &of.layout {
-            Layout::Dense { offset, components, .. } => {
-                let first = components.first()?;
-                let root = *slots.get(*self.layout.roots.get(first.root as usize)? as usize)?;
-                let from_zero = index.iter().zip(offset).map(|(i, first)| u64::try_from(i - first).ok());
-                Some(root + first.place.offset_of(&from_zero.collect::<Option<Vec<_>>>()?))
-            }
-            Layout::Contiguous => {
-                let slot = (*self.layout.buffers.get(buffer.index())?)? as usize;
-                let element: u64 = of.elem.leaves().iter().map(|s| u64::from(s.bytes())).sum();
-                let extents = slots.get(slot + 1..slot + 1 + index.len())?;
-                let position = index.iter().zip(extents).try_fold(0, |sum: u64, (i, extent)| {
-                    sum.checked_mul(*extent)?.checked_add(u64::try_from(*i).ok()?)
-                })?;
-                Some(slots.get(slot)? + position * element)
-            }
-            Layout::Strided => {
-                let slot = (*self.layout.buffers.get(buffer.index())?)? as usize;
-                let first = slot + 1 + of.ndim as usize;
-                let strides = slots.get(first..first + index.len())?;
-                let offset = index
-                    .iter()
-                    .zip(strides)
-                    .try_fold(0, |sum: i64, (i, stride)| sum.checked_add(i.checked_mul(*stride as i64)?))?;
-                slots.get(slot)?.checked_add_signed(offset)
-            }
-            Layout::Flat(_) => None,
-        }
-    }
 }
 
 impl Witness for KernelWitness {
@@ -303,15 +380,16 @@ impl Witness for KernelWitness {
     }
 
     fn touches(&self, args: &[u64], near: &[i64]) -> Vec<Touched> {
-        let launch = Given { layout: &self.layout, slots: args };
-        let mut places: HashMap<Span, Arc<str>> = HashMap::new();
-        let found = self.search.touches(&launch, near).into_iter().filter_map(|t| {
-            let memory = self.memory(t.buffer, args)?;
-            let address = self.address(t.buffer, &t.index, args);
-            let at = places.entry(t.span).or_insert_with(|| self.sources.location(t.span).into()).clone();
-            let (buffer, touch) = (self.search.name_of(t.buffer).into(), touch(t.doing));
-            Some(Touched { memory, buffer, index: t.index, path: t.path, address, touch, at })
-        });
-        found.collect()
+        let launch = self.launch(args, false);
+        self.touched(&launch, self.search.touches(&launch, near))
+    }
+
+    fn all_touches(&self, args: &[u64], reads_memory: bool) -> Vec<Touched> {
+        let launch = self.launch(args, reads_memory);
+        self.touched(&launch, self.search.all_touches(&launch))
+    }
+
+    fn depends_on_memory(&self) -> bool {
+        self.depends_on_memory
     }
 }

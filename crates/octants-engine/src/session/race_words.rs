@@ -33,8 +33,21 @@ struct Beside {
     extents: (u32, u32),
     /// Factor of the extents: the scalars per element.
     scalars: u64,
-    /// The words are of concurrent groups.
-    of_groups: bool,
+    /// The accesses that they compare.
+    between: Between,
+}
+
+/// The accesses that shadow words compare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Between {
+    /// Those of iterations, or of blocks of threads.
+    Iterations,
+    /// Those of a block's threads, or its subgroups.
+    Threads,
+    /// Those of a subgroup's threads.
+    Lanes,
+    /// Those of concurrent groups.
+    Groups,
 }
 
 /// The argument slots of a watched kernel that describe its shadow words.
@@ -53,30 +66,32 @@ impl RaceSlots {
     pub fn of(watch: &RaceWatch, layout: &ArgLayout, buffers: &[IrBuffer]) -> RaceSlots {
         let slot = |b: usize| layout.buffers[b].expect("compiler bug: race words that are not an ndarray");
         let beside =
-            |(&(of, words, scalars), of_groups): (&(octants_ir::BufferId, octants_ir::BufferId, u64), bool)| {
+            |(&(of, words, scalars), between): (&(octants_ir::BufferId, octants_ir::BufferId, u64), Between)| {
                 let (of, words) = (of.index(), words.index());
                 match &buffers[of].layout {
                     Layout::Dense { shape, components, .. } => {
                         let first = components.first();
                         let address = first.map_or((0, 0), |c| (layout.roots[c.root as usize], c.place.base));
                         let scalars = shape.iter().product::<u64>() * scalars;
-                        Beside { slot: slot(words), address, extents: (0, 0), scalars, of_groups }
+                        Beside { slot: slot(words), address, extents: (0, 0), scalars, between }
                     }
                     _ => {
                         let extents = (slot(of) + 1, buffers[of].ndim);
-                        Beside { slot: slot(words), address: (slot(of), 0), extents, scalars, of_groups }
+                        Beside { slot: slot(words), address: (slot(of), 0), extents, scalars, between }
                     }
                 }
             };
-        let words = watch.words.iter().map(|w| (w, false));
-        let of_groups = watch.group_words.iter().map(|w| (w, true));
+        let words = watch.words.iter().map(|w| (w, Between::Iterations));
+        let in_phases = watch.phase_words.iter().map(|w| (w, Between::Threads));
+        let in_subgroups = watch.subgroup_words.iter().map(|w| (w, Between::Lanes));
+        let of_groups = watch.group_words.iter().map(|w| (w, Between::Groups));
         RaceSlots {
             notes: slot(watch.notes.index()),
             epoch: layout.params[watch.epoch as usize],
             counted: layout.params[watch.counted as usize],
             epochs: watch.epochs,
             repeats: watch.repeats,
-            words: words.chain(of_groups).map(beside).collect(),
+            words: words.chain(in_phases).chain(in_subgroups).chain(of_groups).map(beside).collect(),
         }
     }
 }
@@ -102,8 +117,8 @@ struct Key {
     address: u64,
     /// The number of its scalars.
     number: u64,
-    /// The words are of concurrent groups, not of iterations.
-    of_groups: bool,
+    /// The accesses that they compare.
+    between: Between,
 }
 
 #[derive(Debug, Default)]
@@ -136,7 +151,7 @@ impl RaceWords {
             let count = extents * beside.scalars;
             let address = slots[beside.address.0 as usize] + beside.address.1;
             let (slot, number) = (beside.slot as usize, count.max(1));
-            slots[slot] = state.words_of(device, Key { address, number, of_groups: beside.of_groups })?;
+            slots[slot] = state.words_of(device, Key { address, number, between: beside.between })?;
             slots[slot + 1] = count;
         }
         let notes = match state.notes.get(&stream.number()) {

@@ -7,7 +7,7 @@ use octants_diag::Span;
 use octants_frontend::Lowered;
 use octants_passes::CarriedLocal;
 use octants_passes::find_races::{IterationRace, RaceSearch};
-use octants_runtime::{Race, RaceAccess, RaceKind, Touch};
+use octants_runtime::{Caller, Race, RaceAccess, RaceKind, Touch};
 
 use super::Session;
 use super::build::Executable;
@@ -24,6 +24,18 @@ impl Session {
             code.races = Some(Box::new(RaceCheck::new(search.clone(), sources.clone(), layout.clone())));
         }
         code.kernel = code.kernel.clone().with_witness(Arc::new(KernelWitness::new(search, sources, layout)));
+    }
+
+    /// Refuses an access of the host to ranges of addresses that races with a launch.
+    ///
+    /// # Errors
+    /// The races, unless they are collected.
+    pub fn check_host_access(
+        &self,
+        ranges: &[(u64, u64, bool)],
+        caller: &dyn Caller,
+    ) -> Result<(), octants_runtime::DeviceError> {
+        self.device.check_host_access((ranges, self.waits_after(self.device.default_stream())), caller)
     }
 
     /// Refuses groups that certainly touch the same elements. If the witness of a race is known, the race names its
@@ -46,18 +58,19 @@ impl Session {
     pub(super) fn refuse_carried_locals(&self, lowered: &Lowered, carried: Vec<CarriedLocal>) -> Result<(), Error> {
         let sources = &lowered.sources;
         let race = |found: CarriedLocal| {
+            let of_loop = format!("the loop at {}", sources.location(found.of_loop));
             let side = |touch, span: Span, by: &str| RaceAccess {
                 touch,
-                at: sources.location(span),
+                at: sources.users_location(span),
                 by: by.into(),
                 launched_at: None,
             };
             Race {
                 kind: RaceKind::Local,
                 index: None,
-                first: side(Touch::Read, found.of_loop, "each iteration of this parallel loop"),
+                first: side(Touch::Read, found.load, "an iteration"),
                 second: side(Touch::Write, found.store, "another iteration"),
-                fix: super::lowering::fix_for_carried_local(&found.name),
+                fix: super::lowering::fix_for_carried_local(&found.name, &of_loop),
                 buffer: found.name,
             }
         };

@@ -84,7 +84,7 @@ fn overlap_race(found: &Overlap, buffer: &str, lowered: &Lowered) -> Race {
     let touch = |writes: bool| if writes { Touch::Write } else { Touch::Read };
     let side = |span: Span, touch: Touch, n: &str| RaceAccess {
         touch,
-        at: lowered.sources.location(span),
+        at: lowered.sources.users_location(span),
         by: format!("{n} {block}"),
         launched_at: None,
     };

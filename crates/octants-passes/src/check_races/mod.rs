@@ -13,11 +13,12 @@
 //! Shadow words of the kernel's locals that iterations share follow those of the buffers.
 //!
 //! Block-local arrays have their words in block memory; their epochs are counted by the block's barriers
-//! (`watch_blocks`). Accesses that are always separated by a barrier are not instrumented (`barrier_phases`). Loops
-//! whose threads synchronize are not checked in other memory, and loops whose subgroups synchronize are not checked at
-//! all. The pass runs last, when updates proved private are plain and reductions have left the loop.
+//! (`watch_blocks`). Accesses that are always separated by a barrier are not instrumented (`barrier_phases`). Where
+//! threads of blocks synchronize, blocks are compared in one word of a scalar, and the threads of a block in another.
+//! The pass runs last, when updates proved private are plain and reductions have left the loop.
 
 mod barrier_phases;
+mod inline_group_calls;
 mod report_races;
 mod site;
 mod watch_blocks;
@@ -25,23 +26,24 @@ mod watch_functions;
 mod watch_groups;
 mod watched_accesses;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use octants_ir::insert_code::rebuild_blocks;
 use octants_ir::{
-    BinaryOp, BlockId, Body, Buffer, BufferId, Builder, FuncId, Kernel, Layout, MemorySpace, Op, Param, Scalar, Type,
-    ValueId, section_of, task_blocks, task_statements,
+    BinaryOp, BlockId, Body, Buffer, BufferId, Builder, FuncId, GridValue, Kernel, Layout, MemorySpace, Op, Param,
+    Scalar, Type, ValueId, section_of, task_blocks, task_statements,
 };
 
 use crate::inline_calls::inline_functions;
 use crate::pass_options::PassOptions;
 use crate::race_watch::RaceWatch;
+pub use inline_group_calls::inline_group_calls;
 use report_races::report_races;
 use site::{Access, Memory, Site};
-use watch_blocks::{BlockThread, add_shared_words, begin_block, word_count};
-use watch_functions::{Watching, push_watch};
+use watch_blocks::{Accessor, BlockThread, add_shared_words, begin_block, word_count};
+use watch_functions::{OWNER_BITS, Watching, push_watch};
 use watch_groups::{GroupAccess, WatchedGroups, find_watched_groups};
-use watched_accesses::{Watched, find_watched};
+use watched_accesses::{BlockLoop, Synchronization, Watched, find_watched};
 
 /// The number of bits of an epoch.
 pub const EPOCH_BITS: u32 = watch_functions::EPOCH_BITS;
@@ -59,15 +61,9 @@ pub fn check_races(kernel: &mut Kernel, options: &mut PassOptions) {
     }
     let [epoch, counted] = add_numbers(kernel);
     let notes = add_words(kernel, "races".into());
-    let beside: BTreeMap<BufferId, BufferId> = watched
-        .buffers
-        .iter()
-        .map(|b| {
-            let name = kernel.buffers[b.index()].name.clone();
-            let shared = watched.shared.contains(b);
-            (*b, if shared { add_shared_words(kernel, *b) } else { add_words(kernel, name) })
-        })
-        .collect();
+    let beside = words_beside(kernel, &watched, &watched.buffers);
+    let in_phases = words_beside(kernel, &watched, &watched.in_phases);
+    let in_subgroups = words_beside(kernel, &watched, &watched.in_subgroups);
     let groups = groups_of(&kernel.body, &watched);
     let words = of_groups.buffers.iter().map(|b| (*b, add_words(kernel, kernel.buffers[b.index()].name.clone())));
     let between = BetweenGroups {
@@ -84,6 +80,8 @@ pub fn check_races(kernel: &mut Kernel, options: &mut PassOptions) {
         watched: &watched,
         between: &between,
         beside: &beside,
+        in_phases: &in_phases,
+        in_subgroups: &in_subgroups,
         numbers: [epoch, counted],
         notes,
         functions,
@@ -100,9 +98,22 @@ pub fn check_races(kernel: &mut Kernel, options: &mut PassOptions) {
     let in_memory = beside.iter().filter(|(of, _)| !watched.shared.contains(of));
     let scalars = |of: &BufferId| kernel.buffers[of.index()].elem.leaf_count() as u64;
     let words = in_memory.map(|(of, words)| (*of, *words, scalars(of))).collect();
+    let in_memory = in_phases.iter().filter(|(of, _)| !watched.shared.contains(of));
+    let phase_words = in_memory.map(|(of, words)| (*of, *words, scalars(of))).collect();
+    let subgroup_words = in_subgroups.iter().map(|(of, words)| (*of, *words, scalars(of))).collect();
     let group_words = between.words.iter().map(|(of, words)| (*of, *words, scalars(of))).collect();
     let epochs = between.epochs;
-    options.watch = Some(RaceWatch { notes, words, group_words, epoch, counted, epochs, repeats });
+    options.watch =
+        Some(RaceWatch { notes, words, phase_words, subgroup_words, group_words, epoch, counted, epochs, repeats });
+}
+
+/// A buffer of words for each of these buffers.
+fn words_beside(kernel: &mut Kernel, watched: &Watched, of: &BTreeSet<BufferId>) -> BTreeMap<BufferId, BufferId> {
+    let mut words = |b: &BufferId| match watched.shared.contains(b) {
+        true => add_shared_words(kernel, *b),
+        false => add_words(kernel, kernel.buffers[b.index()].name.clone()),
+    };
+    of.iter().map(|b| (*b, words(b))).collect()
 }
 
 /// Gives a kernel the arguments of another one that watches this many buffers. It does not use them.
@@ -217,9 +228,13 @@ struct Pass<'a> {
     /// The parameters of epochs.
     numbers: [u32; 2],
     beside: &'a BTreeMap<BufferId, BufferId>,
+    /// The second words, of the buffers that have them.
+    in_phases: &'a BTreeMap<BufferId, BufferId>,
+    /// The third words.
+    in_subgroups: &'a BTreeMap<BufferId, BufferId>,
     notes: BufferId,
-    /// By the buffer of words, the kind of access, the group, and the first site of the memory.
-    functions: HashMap<(BufferId, Access, u64, u32), FuncId>,
+    /// By the buffer of words, the kind of access, the group, the first site of the memory, and the accessor's bits.
+    functions: HashMap<(BufferId, Access, u64, u32, u32), FuncId>,
     /// The functions for groups, by access.
     group_functions: HashMap<(BufferId, GroupAccess), FuncId>,
     /// For loops with watched block arrays, the values that identify their threads.
@@ -235,16 +250,19 @@ impl Pass<'_> {
             let Op::For(l) = body.inst(*v).op.clone() else { continue };
             let group = groups[v];
             let (notes, numbers) = (self.notes, self.numbers);
+            let meets = self.watched.blocks.get(v).is_some_and(|of| of.meet != Synchronization::Never);
             let accessor = insert_at_top(&mut body, l.body, |b| {
-                push_accessor(b, (*v, &l.dims), (notes, group), numbers, i as u64 + 1)
+                push_accessor(b, (*v, &l.dims, meets), (notes, group), numbers, i as u64 + 1)
             });
-            if let Some((arrays, meets)) = self.watched.blocks.get(v) {
+            if let Some(BlockLoop { arrays, meet }) = self.watched.blocks.get(v) {
+                let second = arrays.iter().filter_map(|b| self.in_phases.get(b));
                 let words: Vec<(BufferId, u64)> = arrays
                     .iter()
-                    .map(|b| self.beside[b])
-                    .map(|words| (words, word_count(self.kernel, words)))
+                    .map(|b| &self.beside[b])
+                    .chain(second)
+                    .map(|words| (*words, word_count(self.kernel, *words)))
                     .collect();
-                self.threads.insert(*v, begin_block(&mut body, l.body, &words, *meets));
+                self.threads.insert(*v, begin_block(&mut body, l.body, &words, *meet));
             }
             body.visit(l.body, &mut |inner, _| _ = of_access.insert(inner, (accessor, group, *v)));
         }
@@ -255,15 +273,7 @@ impl Pass<'_> {
             };
             let site = self.watched.accesses.get(&v).copied();
             let thread = self.threads.get(&of_loop).copied();
-            let accessor = match (site, thread) {
-                (Some(Site { memory: Memory::Buffer(buffer), .. }), Some(thread))
-                    if self.watched.shared.contains(&buffer) =>
-                {
-                    thread.push_accessor(b)
-                }
-                _ => accessor,
-            };
-            self.place_watched(b, v, accessor, group, site);
+            self.place_watched(b, v, (accessor, thread), group, site);
             if let Some(thread) = thread {
                 thread.count_barrier(b, v);
             }
@@ -294,7 +304,7 @@ impl Pass<'_> {
             let mut body = std::mem::take(&mut function.body);
             let root = body.root;
             let accessor = insert_at_top(&mut body, root, |b| b.push(Op::Param(number), Scalar::U64.into()));
-            rebuild_blocks(&mut body, |b, v| self.place_watched(b, v, accessor, 0, sites.get(&v).copied()));
+            rebuild_blocks(&mut body, |b, v| self.place_watched(b, v, (accessor, None), 0, sites.get(&v).copied()));
             self.kernel.functions[f.index()].body = body;
         }
     }
@@ -310,28 +320,74 @@ impl Pass<'_> {
         b.place(v);
     }
 
-    fn place_watched(&mut self, b: &mut Builder, v: ValueId, accessor: ValueId, group: u64, site: Option<Site>) {
+    /// Places code of a loop. `accessor` is the iteration, or its block if threads of blocks synchronize.
+    fn place_watched(
+        &mut self,
+        b: &mut Builder,
+        v: ValueId,
+        (accessor, thread): (ValueId, Option<BlockThread>),
+        group: u64,
+        site: Option<Site>,
+    ) {
         if let Op::Call(f, _) = b.body.inst(v).op
             && self.watched.functions.contains_key(&f)
         {
             pass_accessor(b, v, accessor);
         }
         if let Some(site) = site {
-            let Pass { kernel, beside, notes, functions, .. } = self;
-            let (words, count) = match site.memory {
-                Memory::Buffer(buffer) => {
-                    let words = beside[&buffer];
-                    (words, is_shared(kernel, words).then(|| word_count(kernel, words)))
-                }
-                Memory::Local(_) | Memory::OfGroups(_) => (*notes, Some(NOTE_WORDS)),
-            };
-            let watching = Watching { words, count, notes: *notes, group, base: site.base };
-            let function = functions.entry((words, site.access, group, site.base));
-            let function = *function.or_insert_with(|| watching.add_function(kernel, site.access));
-            let number = b.int(i64::from(site.number), Scalar::U64);
-            push_watch(b, v, function, &[accessor, number], &self.watched.shapes);
+            self.push_watches(b, v, (accessor, thread), group, site);
         }
         b.place(v);
+    }
+
+    /// Calls the functions that record an access: one for each word of the scalar.
+    fn push_watches(
+        &mut self,
+        b: &mut Builder,
+        v: ValueId,
+        (accessor, thread): (ValueId, Option<BlockThread>),
+        group: u64,
+        site: Site,
+    ) {
+        let whole = (accessor, OWNER_BITS);
+        let Memory::Buffer(buffer) = site.memory else {
+            return self.push_watch(b, v, (self.notes, whole), group, site);
+        };
+        let (first, second) = (self.beside[&buffer], self.in_phases.get(&buffer).copied());
+        let Some(thread) = thread else { return self.push_watch(b, v, (first, whole), group, site) };
+        let (of_first, of_second) = match self.watched.shared.contains(&buffer) {
+            true => (thread.push_accessor(b), thread.push_accessor_in_subgroup(b)),
+            false => (whole, thread.push_accessor_in_block(b, accessor)),
+        };
+        self.push_watch(b, v, (first, of_first), group, site);
+        if let Some(second) = second.zip(of_second) {
+            self.push_watch(b, v, second, group, site);
+        }
+        if let Some(third) = self.in_subgroups.get(&buffer).copied()
+            && let Some(of_third) = thread.push_accessor_in_subgroup_of(b, accessor)
+        {
+            self.push_watch(b, v, (third, of_third), group, site);
+        }
+    }
+
+    fn push_watch(
+        &mut self,
+        b: &mut Builder,
+        v: ValueId,
+        (words, (accessor, own_bits)): (BufferId, Accessor),
+        group: u64,
+        site: Site,
+    ) {
+        let Pass { kernel, notes, functions, .. } = self;
+        let count = match words == *notes {
+            true => Some(NOTE_WORDS),
+            false => is_shared(kernel, words).then(|| word_count(kernel, words)),
+        };
+        let watching = Watching { words, count, notes: *notes, group, base: site.base, own_bits };
+        let function = functions.entry((words, site.access, group, site.base, own_bits));
+        let function = *function.or_insert_with(|| watching.add_function(kernel, site.access));
+        let number = b.int(i64::from(site.number), Scalar::U64);
+        push_watch(b, v, function, &[accessor, number], &self.watched.shapes);
     }
 }
 
@@ -342,10 +398,11 @@ fn pass_accessor(b: &mut Builder, call: ValueId, accessor: ValueId) {
     }
 }
 
-/// The iteration as it is stored in the words: its task's epoch, and its number.
+/// The iteration as it is stored in the words: its task's epoch, and its number. If threads of blocks synchronize, the
+/// number of its block.
 fn push_accessor(
     b: &mut Builder,
-    (of, dims): (ValueId, &[octants_ir::Range]),
+    (of, dims, meets): (ValueId, &[octants_ir::Range], bool),
     (notes, group): (BufferId, u64),
     numbers: [u32; 2],
     task: u64,
@@ -358,6 +415,11 @@ fn push_accessor(
         let extent = b.binary(BinaryOp::Sub, end, begin);
         let row = b.binary(BinaryOp::Mul, number, extent);
         number = b.binary(BinaryOp::Add, row, index);
+    }
+    if meets {
+        let size = b.push(Op::Grid(GridValue::BlockSize), Type::I32);
+        let size = b.cast(size, Scalar::I64);
+        number = b.binary(BinaryOp::Div, number, size);
     }
     let number = b.cast(number, Scalar::U64);
     let epoch = push_epoch(b, (notes, group), numbers, task);

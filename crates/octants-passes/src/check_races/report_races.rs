@@ -174,7 +174,7 @@ impl Report<'_> {
     }
 
     fn text(&self, line: &Line) -> String {
-        let location = self.sources.map(|s| s.location(line.span)).unwrap_or_default();
+        let location = self.sources.map(|s| s.users_location(line.span)).unwrap_or_default();
         let what = match line.access {
             Access::Read => "read",
             Access::Write => "write",

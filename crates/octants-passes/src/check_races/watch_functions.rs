@@ -6,6 +6,10 @@
 //! between iterations with equal hashes are missed. While a single iteration has touched the scalar, the word records
 //! all its accesses. For several iterations it records compatible accesses: all read, all updated, or all wrote the
 //! same value. Anything else is a race. A store of the current value to a scalar that was not written counts as a read.
+//!
+//! In a word for the accesses within a block, the iteration consists of the thread and, above `own_bits`, the phase
+//! between barriers. Accesses in different phases are not compared. Such a word has 26 bits for the iteration and 2 for
+//! the hash.
 
 use octants_ir::insert_code::push_if;
 use octants_ir::{AtomicOp, BinaryOp, BufferId, Builder, FuncId, Function, Kernel, Layout, Op, Scalar, Type, ValueId};
@@ -25,8 +29,11 @@ const READ_SITE_SHIFT: u32 = 28;
 const SITE_MASK: u64 = MOST_SITES as u64 - 1;
 const VALUE_SHIFT: u32 = 18;
 const VALUE_MASK: u64 = 0x3ff;
-const OWNER_BITS: u32 = 18;
+pub const OWNER_BITS: u32 = 18;
 const OWNER_MASK: u64 = (1 << OWNER_BITS) - 1;
+/// The same of words that tell phases apart, which have only two bits of a hash.
+const PHASED_OWNER_BITS: u32 = 26;
+const PHASED_OWNER_MASK: u64 = (1 << PHASED_OWNER_BITS) - 1;
 
 /// The note of a race: from the highest bit on, the lower and the higher site, and the scalar, all inverted, so that
 /// the maximum is the record of the first sites and scalar.
@@ -112,6 +119,15 @@ pub fn push_accessor_bits(b: &mut Builder, epoch: ValueId, number: ValueId) -> V
     w.or(epoch, owner)
 }
 
+/// The accessor in a word that tells phases apart: with the epoch of another one. The highest bits of a phase are
+/// dropped.
+pub fn push_phased_bits(b: &mut Builder, accessor: ValueId, number: ValueId) -> ValueId {
+    let mut w = Words { b };
+    let epoch = w.and(accessor, u64::MAX << EPOCH_SHIFT);
+    let number = w.and(number, PHASED_OWNER_MASK);
+    w.or(epoch, number)
+}
+
 /// The memory that the functions for one buffer access.
 #[derive(Debug, Clone, Copy)]
 pub struct Watching {
@@ -125,6 +141,8 @@ pub struct Watching {
     pub group: u64,
     /// The number in the kernel of the first site of its memory.
     pub base: u32,
+    /// The lowest bits of the iteration that tell accessors apart. If the others differ, the accesses are not compared.
+    pub own_bits: u32,
 }
 
 /// The part of a word that a function checks.
@@ -169,9 +187,26 @@ impl Watching {
         push_if(&mut b, watches, |b| self.push_change(b, access, &args, scalar));
         b.push(Op::Return(None), Type::Unit);
         let what = format!("{access:?}").to_lowercase();
-        let name = format!("watch_{what}_{}_{}_{}", self.words.0, self.group, self.base);
+        let phases = if self.has_phases() { "_in_phases" } else { "" };
+        let name = format!("watch_{what}_{}_{}_{}{phases}", self.words.0, self.group, self.base);
         kernel.functions.push(Function { name, params, ret: Type::Unit, body: b.body });
         FuncId(kernel.functions.len() as u32 - 1)
+    }
+
+    fn has_phases(&self) -> bool {
+        self.own_bits != OWNER_BITS
+    }
+
+    fn owner_mask(&self) -> u64 {
+        if self.has_phases() { PHASED_OWNER_MASK } else { OWNER_MASK }
+    }
+
+    /// Where the bits of a hash are, and their mask.
+    fn value_field(&self) -> (u32, u64) {
+        match self.has_phases() {
+            true => (PHASED_OWNER_BITS, (1 << (READ_SITE_SHIFT - PHASED_OWNER_BITS)) - 1),
+            false => (VALUE_SHIFT, VALUE_MASK),
+        }
     }
 
     /// Changes the word by compare and swap until that succeeds, or notes a race.
@@ -185,15 +220,19 @@ impl Watching {
         let mut w = Words { b };
         let differs = w.op(BinaryOp::Xor, word, args[1]);
         let kinds = w.field(word, KIND_SHIFT, 7);
-        let (other_epoch, untouched) = (w.has(differs, u64::MAX << EPOCH_SHIFT), w.is(kinds, 0));
+        let own_mask = (1 << self.own_bits) - 1;
+        let (other_epoch, untouched) = (
+            w.has(differs, u64::MAX << EPOCH_SHIFT | PHASED_OWNER_MASK & !own_mask & self.owner_mask()),
+            w.is(kinds, 0),
+        );
         let fresh = w.or(other_epoch, untouched);
-        let (others, several) = (w.has(differs, OWNER_MASK), w.has(word, MANY));
+        let (others, several) = (w.has(differs, own_mask), w.has(word, MANY));
         let not_own = w.or(others, several);
         let own = w.not(not_own);
         let seen = Seen { word, kinds, fresh };
         let next = match access {
             Access::Read => next_of_read(&mut w, &seen, args),
-            Access::Write => next_of_write(&mut w, &seen, args),
+            Access::Write => next_of_write(&mut w, &seen, args, self.value_field()),
             Access::Update => next_of_update(&mut w, &seen, args),
         };
         let one = w.or(fresh, own);
@@ -256,12 +295,13 @@ fn next_of_read(w: &mut Words<'_>, seen: &Seen, args: &[ValueId]) -> Next {
     Next { fresh, own, together, other_site }
 }
 
-fn next_of_write(w: &mut Words<'_>, seen: &Seen, args: &[ValueId]) -> Next {
+fn next_of_write(w: &mut Words<'_>, seen: &Seen, args: &[ValueId], (value_shift, value_mask): (u32, u64)) -> Next {
     let [_, accessor, site, value, is_there] = *args else {
         panic!("compiler bug: a store check with fewer than five arguments")
     };
     let written = part(w, WRITE, site, WRITE_SITE_SHIFT);
-    let value_bits = w.shl(value, VALUE_SHIFT);
+    let value = if value_mask == VALUE_MASK { value } else { w.and(value, value_mask) };
+    let value_bits = w.shl(value, value_shift);
     let written = w.or(written, value_bits);
     let read = part(w, READ, site, READ_SITE_SHIFT);
     let was_written = w.has(seen.kinds, WRITE);
@@ -272,12 +312,12 @@ fn next_of_write(w: &mut Words<'_>, seen: &Seen, args: &[ValueId]) -> Next {
     let changes_nothing = w.op(BinaryOp::And, is_there, never_written);
     let done = w.select(changes_nothing, read, written);
     let fresh = w.or(accessor, done);
-    let rest = w.and(seen.word, !(SITE_MASK << WRITE_SITE_SHIFT | VALUE_MASK << VALUE_SHIFT));
+    let rest = w.and(seen.word, !(SITE_MASK << WRITE_SITE_SHIFT | value_mask << value_shift));
     let own_written = w.or(rest, written);
     let (was_read, with) = (w.has(seen.kinds, READ), w.or(seen.word, read));
     let own_read = w.select(was_read, seen.word, with);
     let own = w.select(changes_nothing, own_read, own_written);
-    let other_value = w.field(seen.word, VALUE_SHIFT, VALUE_MASK);
+    let other_value = w.field(seen.word, value_shift, value_mask);
     let same_value = w.op(BinaryOp::Eq, other_value, value);
     let all_write = w.is(seen.kinds, WRITE);
     let all_write = w.op(BinaryOp::And, all_write, same_value);

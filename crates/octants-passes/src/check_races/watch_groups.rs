@@ -94,7 +94,7 @@ pub fn find_watched_groups(kernel: &Kernel, allowed: &BTreeSet<u32>, lines: &mut
 }
 
 /// The statements of groups.
-fn grouped_statements(body: &Body) -> Vec<(ValueId, LoopGroup)> {
+pub fn grouped_statements(body: &Body) -> Vec<(ValueId, LoopGroup)> {
     let of_block = |block| {
         let order = body.block(block);
         order.iter().copied().zip(statement_groups(body, order)).collect::<Vec<_>>()

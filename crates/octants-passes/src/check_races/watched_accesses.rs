@@ -39,8 +39,13 @@ pub struct Watched {
     pub buffers: BTreeSet<BufferId>,
     /// Arrays of a block among them.
     pub shared: BTreeSet<BufferId>,
-    /// Loops in which accesses to arrays of a block are watched, with these arrays, and whether threads meet there.
-    pub blocks: BTreeMap<ValueId, (BTreeSet<BufferId>, bool)>,
+    /// The loops among them whose threads share arrays of a block, or synchronize.
+    pub blocks: BTreeMap<ValueId, BlockLoop>,
+    /// Buffers that need a second word for each scalar: other memory that threads of a block access between barriers,
+    /// and arrays of a block whose subgroups synchronize.
+    pub in_phases: BTreeSet<BufferId>,
+    /// Buffers that need a third word: other memory that threads of synchronizing subgroups access.
+    pub in_subgroups: BTreeSet<BufferId>,
     /// By their number in the kernel.
     pub lines: Vec<Line>,
     /// The numbering of scalars.
@@ -58,13 +63,23 @@ struct Found {
     span: Span,
 }
 
+/// A loop whose threads share arrays of a block, or synchronize.
+#[derive(Debug, Clone)]
+pub struct BlockLoop {
+    /// The watched arrays of its blocks.
+    pub arrays: BTreeSet<BufferId>,
+    pub meet: Synchronization,
+}
+
 /// How the threads of a loop's blocks synchronize.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Synchronization {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Synchronization {
     /// They do not.
     Never,
     /// All of a block do, between accesses.
     InBlocks,
+    /// All of a subgroup do, or exchange values. Those of a block may also do so.
+    InSubgroups,
     /// In ways that are not analyzed here.
     Otherwise,
 }
@@ -83,11 +98,14 @@ pub fn find_watched(kernel: &Kernel, arrays_may_alias: bool, shared_bytes: u64) 
     watched.shapes.buffers = kernel.buffers.iter().map(shape).collect();
     let of_blocks = kernel.buffers.iter().filter(|b| b.space == MemorySpace::Shared);
     let (bytes, words) = of_blocks.map(shared_sizes).fold((0, 0), |(b, w), (bytes, words)| (b + bytes, w + words));
-    let watches_blocks = bytes + 8 * words <= shared_bytes;
+    // Most arrays have one word for each scalar.
+    let room = shared_bytes.saturating_sub(bytes) / 8;
+    let watches_blocks =
+        |meet: Synchronization| words * if meet == Synchronization::InSubgroups { 2 } else { 1 } <= room;
     for v in task_statements(&kernel.body) {
         let Op::For(l) = &kernel.body.inst(v).op else { continue };
         if l.is_parallel() && !runs_once(&kernel.body, l) {
-            let (unproved, meet) = search.unproved(v, l, watches_blocks);
+            let (unproved, meet) = search.unproved(v, l, &watches_blocks);
             if unproved.is_empty() {
                 continue;
             }
@@ -97,9 +115,21 @@ pub fn find_watched(kernel: &Kernel, arrays_may_alias: bool, shared_bytes: u64) 
                 _ => None,
             };
             let shared: BTreeSet<BufferId> = unproved.iter().filter_map(shared_buffer).collect();
-            if !shared.is_empty() {
+            if meet != Synchronization::Never {
+                let memory = unproved.iter().filter_map(|f| match f.memory {
+                    Memory::Buffer(b) => Some(b),
+                    _ => None,
+                });
+                let needs = |b: &BufferId| !shared.contains(b) || meet == Synchronization::InSubgroups;
+                let in_phases: Vec<BufferId> = memory.filter(needs).collect();
+                if meet == Synchronization::InSubgroups {
+                    watched.in_subgroups.extend(in_phases.iter().filter(|b| !shared.contains(b)));
+                }
+                watched.in_phases.extend(in_phases);
+            }
+            if !shared.is_empty() || meet != Synchronization::Never {
                 watched.shared.extend(&shared);
-                watched.blocks.insert(v, (shared, meet == Synchronization::InBlocks));
+                watched.blocks.insert(v, BlockLoop { arrays: shared, meet });
             }
             search.found.extend(unproved);
         }
@@ -190,7 +220,12 @@ impl Search<'_> {
     }
 
     /// The accesses of a parallel loop that may conflict with others, and how its threads meet.
-    fn unproved(&self, v: ValueId, l: &ForLoop, watches_blocks: bool) -> (Vec<Found>, Synchronization) {
+    fn unproved(
+        &self,
+        v: ValueId,
+        l: &ForLoop,
+        watches_blocks: &dyn Fn(Synchronization) -> bool,
+    ) -> (Vec<Found>, Synchronization) {
         let body = &self.kernel.body;
         let mut called = BTreeSet::new();
         calls_of(body, l.body, &mut |f| self.reach(f, &mut called));
@@ -210,8 +245,8 @@ impl Search<'_> {
         }
         let has_blocks = l.parallel.as_ref().is_some_and(|c| c.block_dim.is_some());
         let spaces = |space: MemorySpace| match space {
-            MemorySpace::Global => meet == Synchronization::Never,
-            MemorySpace::Shared => watches_blocks && has_blocks,
+            MemorySpace::Global => true,
+            MemorySpace::Shared => watches_blocks(meet) && has_blocks,
             _ => false,
         };
         let locals = local_uses(body);
@@ -238,6 +273,8 @@ impl Search<'_> {
         let is_harmless = |kinds: &BTreeSet<Access>| kinds.len() == 1 && !kinds.contains(&Access::Write);
         all.retain(|f| !is_harmless(&kinds[&self.class(f.memory)]));
         let barriers = last_barriers(body, l.body);
+        // Barriers do not order the threads of different blocks.
+        let is_of_block = |f: &Found| self.space(f.memory) == MemorySpace::Shared;
         let have_order = |a: &Found, b: &Found| {
             let of = |f: &Found| barriers.get(&f.inst).filter(|_| f.function.is_none());
             of(a).zip(of(b)).is_some_and(|(a, b)| a.is_disjoint(b))
@@ -245,7 +282,8 @@ impl Search<'_> {
         let mut watched = vec![all.len() > MOST_COMPARED * MOST_COMPARED; all.len()];
         for i in 0..all.len() {
             for k in i..all.len() {
-                let ordered = meet == Synchronization::InBlocks && have_order(&all[i], &all[k]);
+                let meets = meet != Synchronization::Never && is_of_block(&all[i]) && is_of_block(&all[k]);
+                let ordered = meets && have_order(&all[i], &all[k]);
                 let settled = ordered || (watched[i] && watched[k]);
                 if !settled && self.may_conflict(&mut dependence, v, &all[i], &all[k]) {
                     (watched[i], watched[k]) = (true, true);
@@ -316,11 +354,9 @@ fn meeting(body: &Body, block: BlockId) -> Synchronization {
     let mut found = Synchronization::Never;
     let (mut has_fence, mut has_flags) = (false, false);
     body.visit(block, &mut |_, inst| match inst.op {
-        Op::Barrier(ThreadScope::Block) | Op::BlockCount(_) if found == Synchronization::Never => {
-            found = Synchronization::InBlocks
-        }
-        Op::Barrier(ThreadScope::Block) | Op::BlockCount(_) => {}
-        Op::Barrier(_) | Op::Subgroup(..) | Op::CopyAsync(..) => found = Synchronization::Otherwise,
+        Op::Barrier(ThreadScope::Block) | Op::BlockCount(_) => found = found.max(Synchronization::InBlocks),
+        Op::Barrier(ThreadScope::Subgroup) | Op::Subgroup(..) => found = found.max(Synchronization::InSubgroups),
+        Op::Barrier(ThreadScope::Device) | Op::CopyAsync(..) => found = Synchronization::Otherwise,
         Op::Fence(_) => has_fence = true,
         Op::Atomic(..) | Op::AtomicCas(..) => has_flags = true,
         _ => has_flags |= matches!(inst.op.effect(), Effect::ReadVolatile(_)),

@@ -1,6 +1,6 @@
 //! [`Observed`]: the accesses of the evaluated iterations, by element, and the races among them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
 use octants_diag::Span;
@@ -38,10 +38,14 @@ pub(super) struct Observed {
     near: Option<Vec<i64>>,
     /// Accesses, if requested.
     touched: Vec<Seen>,
+    /// How many of them are remembered.
+    most: usize,
 }
 
 /// Touches that are remembered.
 const MOST_TOUCHED: usize = 1 << 16;
+/// The same if all are collected.
+const MOST_OF_ALL: usize = 1 << 20;
 /// Accesses of an instruction to one element that are remembered.
 const MOST_OF_ONE: usize = 2;
 
@@ -73,7 +77,12 @@ impl TouchedElement {
 impl Observed {
     /// To collect touches, with those near some indices.
     pub fn of_touches(near: &[i64]) -> Observed {
-        Observed { near: Some(near.to_vec()), ..Observed::default() }
+        Observed { near: Some(near.to_vec()), most: MOST_TOUCHED, ..Observed::default() }
+    }
+
+    /// To collect all touches.
+    pub fn of_all_touches() -> Observed {
+        Observed { near: Some(Vec::new()), most: MOST_OF_ALL, ..Observed::default() }
     }
 
     pub fn begin_loop(&mut self) {
@@ -93,7 +102,7 @@ impl Observed {
     pub fn add(&mut self, seen: Seen) {
         self.firsts.entry(seen.inst).or_insert_with(|| seen.clone());
         if self.near.is_some() {
-            if self.touched.len() < MOST_TOUCHED {
+            if self.touched.len() < self.most {
                 self.touched.push(seen);
             }
             return;
@@ -129,6 +138,8 @@ impl Observed {
             let (first, second, between) = (side(&first), side(&second), RaceBetween::Iterations);
             IterationRace { buffer, index, first, second, of_loop, between }
         };
-        self.races.into_iter().map(race).collect()
+        // Arrays that overlap may both have the same race.
+        let mut known = HashSet::new();
+        self.races.into_iter().map(race).filter(|race| known.insert((race.first.span, race.second.span))).collect()
     }
 }

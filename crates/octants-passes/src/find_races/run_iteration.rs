@@ -3,15 +3,18 @@
 //!
 //! If the direction of a branch is unknown and it may leave the iteration, evaluation stops there.
 
+mod contents;
+
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use octants_analysis::{Effects, body_effects, function_effects, inst_effects};
 use octants_ir::{BlockId, Body, BufferId, Const, ForLoop, FuncId, Kernel, Layout, LocalId, Op, Type, ValueId};
 
+use super::flow::Flow;
 use super::observed::{Observed, Seen};
 use super::shared_locals::SharedLocal;
-use super::value::{Address, Place, Value, token};
+use super::value::{Address, Place, Value, map, map_two, token};
 use super::{Doing, LaunchValues};
 use crate::evaluate;
 
@@ -19,17 +22,6 @@ use crate::evaluate;
 const MOST_ROUNDS: usize = 80;
 /// Maximum depth of calls that are followed.
 const DEEPEST: usize = 16;
-
-/// The control flow after an instruction.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Flow {
-    Next,
-    Break,
-    Continue,
-    Return(Option<u64>),
-    /// The iteration ends, or its behavior is unknown.
-    Ends,
-}
 
 struct Frame<'a> {
     body: &'a Body,
@@ -60,6 +52,8 @@ pub(super) struct Run<'a> {
     shared: HashMap<LocalId, SharedLocal>,
     fresh: u64,
     pub steps_left: u32,
+    /// All rounds of inner loops are run.
+    pub runs_all: bool,
     iteration: Rc<[i64]>,
     observed: Option<Observed>,
 }
@@ -67,7 +61,11 @@ pub(super) struct Run<'a> {
 impl<'a> Run<'a> {
     pub fn new(kernel: &'a Kernel, launch: &'a dyn LaunchValues) -> Run<'a> {
         let functions = function_effects(&kernel.functions);
-        let written = body_effects(&kernel.body, &functions).access.writes.iter().copied().collect();
+        let mut written: HashSet<BufferId> =
+            body_effects(&kernel.body, &functions).access.writes.iter().copied().collect();
+        let all = (0..kernel.buffers.len() as u32).map(BufferId);
+        let also: Vec<BufferId> = all.filter(|b| written.iter().any(|w| launch.overlap(*w, *b))).collect();
+        written.extend(also);
         let mut run = Run {
             kernel,
             launch,
@@ -78,6 +76,7 @@ impl<'a> Run<'a> {
             shared: HashMap::new(),
             fresh: 0,
             steps_left: 0,
+            runs_all: false,
             iteration: Rc::from([]),
             observed: None,
         };
@@ -256,7 +255,7 @@ impl<'a> Run<'a> {
             return Flow::Next;
         }
         let mut at: Vec<i64> = ranges.iter().map(|r| r.0).collect();
-        for _ in 0..MOST_ROUNDS {
+        for _ in 0..self.most_rounds() {
             self.top().indices.insert(v, at.clone());
             match self.block(l.body) {
                 Flow::Next | Flow::Continue => {}
@@ -281,8 +280,21 @@ impl<'a> Run<'a> {
         if returns { Flow::Ends } else { Flow::Next }
     }
 
+    fn most_rounds(&self) -> usize {
+        if self.runs_all { usize::MAX } else { MOST_ROUNDS }
+    }
+
+    /// The integers that the launch is given.
+    pub fn integer_params(&self) -> impl Iterator<Item = i64> + use<'_, 'a> {
+        let value = |p: u32| match self.launch.param(p, 0) {
+            Some(Const::Int(i)) => Some(i),
+            _ => None,
+        };
+        (0..self.kernel.params.len() as u32).filter_map(value)
+    }
+
     fn endless(&mut self, inner: BlockId) -> Flow {
-        for _ in 0..MOST_ROUNDS {
+        for _ in 0..self.most_rounds() {
             match self.block(inner) {
                 Flow::Next | Flow::Continue => {}
                 Flow::Break => return Flow::Next,
@@ -331,7 +343,7 @@ impl<'a> Run<'a> {
             }
             Place::Buffer(b, _) => {
                 self.observe(v, &address, Doing::Reads, 0);
-                if self.written.contains(b) { self.unknown() } else { Value::Token(token(("load", address.token))) }
+                if self.written.contains(b) { self.unknown() } else { self.contents(v, &address) }
             }
             Place::Other => self.unknown(),
         }
@@ -426,13 +438,21 @@ impl<'a> Run<'a> {
         let Some(address) = self.launch.address(b) else { return (u64::from(b.0), index.to_vec()) };
         let bytes: i64 = of.elem.leaves().iter().map(|s| i64::from(s.bytes())).sum();
         let row = |sum: i64, (i, axis): (&i64, u32)| sum.checked_mul(self.extent(b, axis)?)?.checked_add(*i);
-        let position = index.iter().zip(0..).try_fold(0, row);
-        match (&of.layout, position) {
-            (Layout::Contiguous, Some(position)) if of.elem.leaf_count() == 1 => {
-                let offset = position.wrapping_mul(bytes);
-                (token("address"), vec![(address as i64).wrapping_add(offset)])
+        let step = |sum: i64, (i, axis): (&i64, u32)| {
+            self.launch.stride(b, axis).and_then(|stride| sum.checked_add(i.checked_mul(stride)?))
+        };
+        let offset = match &of.layout {
+            Layout::Contiguous => index.iter().zip(0..).try_fold(0, row).map(|position| position.wrapping_mul(bytes)),
+            Layout::Strided => index.iter().zip(0..).try_fold(0, step),
+            _ => None,
+        };
+        match offset {
+            // Elements with parts are the same only as a whole: an array of scalars that overlaps has no such parts.
+            Some(offset) => {
+                let kind = if of.elem.leaf_count() == 1 { token("address") } else { token(("address", bytes)) };
+                (kind, vec![(address as i64).wrapping_add(offset)])
             }
-            _ => {
+            None => {
                 let axes = 0..of.ndim;
                 (token((address, axes.map(|axis| self.extent(b, axis)).collect::<Vec<_>>())), index.to_vec())
             }
@@ -563,25 +583,5 @@ impl<'a> Run<'a> {
             Type::Vector(..) | Type::Matrix(..) => Value::Parts((0..ty.leaf_count() as u32).map(leaf).collect()),
             _ => Value::Token(token(("param", p))),
         }
-    }
-}
-
-/// Applies an operation to a scalar, or to each component.
-fn map(a: &Value, f: &dyn Fn(Const) -> Option<Const>, name: &impl std::hash::Hash) -> Value {
-    match a {
-        Value::Known(c) => f(*c).map_or_else(|| Value::Token(token((name, token(c)))), Value::Known),
-        Value::Parts(parts) => Value::Parts(parts.iter().map(|p| map(p, f, name)).collect()),
-        other => Value::Token(token((name, other.token()))),
-    }
-}
-
-fn map_two(a: &Value, b: &Value, f: &dyn Fn(Const, Const) -> Option<Const>, name: &impl std::hash::Hash) -> Value {
-    let both = || Value::Token(token((name, a.token(), b.token())));
-    match (a, b) {
-        (Value::Known(x), Value::Known(y)) => f(*x, *y).map_or_else(both, Value::Known),
-        (Value::Parts(x), Value::Parts(y)) if x.len() == y.len() => {
-            Value::Parts(x.iter().zip(y.iter()).map(|(x, y)| map_two(x, y, f, name)).collect())
-        }
-        _ => both(),
     }
 }

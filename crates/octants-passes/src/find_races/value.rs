@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
-use octants_ir::{BufferId, Const, LocalId};
+use octants_ir::{BufferId, Const, LocalId, Type};
 
 /// The abstract value.
 #[derive(Debug, Clone)]
@@ -86,5 +86,40 @@ impl Value {
         let part = parts.get_mut(*first as usize)?;
         *part = part.with(rest, value)?;
         Some(Value::Parts(parts.into()))
+    }
+}
+
+/// The number of the first scalar of the part at the end of a path.
+pub(super) fn first_leaf(ty: &Type, path: &[i64]) -> Option<usize> {
+    let Some((first, rest)) = path.split_first() else { return Some(0) };
+    let first = usize::try_from(*first).ok()?;
+    match ty {
+        Type::Vector(..) | Type::Matrix(..) => (rest.is_empty() && first < ty.leaf_count()).then_some(first),
+        Type::Struct(of) => {
+            let before: usize = of.members.iter().take(first).map(|(_, ty)| ty.leaf_count()).sum();
+            Some(before + first_leaf(&of.members.get(first)?.1, rest)?)
+        }
+        _ => None,
+    }
+}
+
+/// Applies an operation to a scalar, or to each component.
+pub(super) fn map(a: &Value, f: &dyn Fn(Const) -> Option<Const>, name: &impl Hash) -> Value {
+    match a {
+        Value::Known(c) => f(*c).map_or_else(|| Value::Token(token((name, token(c)))), Value::Known),
+        Value::Parts(parts) => Value::Parts(parts.iter().map(|p| map(p, f, name)).collect()),
+        other => Value::Token(token((name, other.token()))),
+    }
+}
+
+/// Applies an operation to two scalars, or to the components of two values.
+pub(super) fn map_two(a: &Value, b: &Value, f: &dyn Fn(Const, Const) -> Option<Const>, name: &impl Hash) -> Value {
+    let both = || Value::Token(token((name, a.token(), b.token())));
+    match (a, b) {
+        (Value::Known(x), Value::Known(y)) => f(*x, *y).map_or_else(both, Value::Known),
+        (Value::Parts(x), Value::Parts(y)) if x.len() == y.len() => {
+            Value::Parts(x.iter().zip(y.iter()).map(|(x, y)| map_two(x, y, f, name)).collect())
+        }
+        _ => both(),
     }
 }
