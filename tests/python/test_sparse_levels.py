@@ -638,3 +638,12 @@ def test_indices_of_levels_are_checked_in_debug_mode():
                 kernel(*index)
     with pytest.raises(AssertionError, match=r"qd\.is_active of .* at \[0, 9\] with bounds \(4, 4\)"):
         is_active(0, 9)
+
+
+def test_a_tree_beyond_the_address_space_names_its_largest_level():
+    ids, mass = qd.field(qd.i32), qd.field(qd.f32)
+    blocks = qd.root.pointer(qd.ijk, 32).pointer(qd.ijk, 32)
+    blocks.dense(qd.ijk, 4).place(mass)
+    blocks.dynamic(qd.l, 1 << 20).place(ids)
+    with pytest.raises(MemoryError, match=r"out of memory: 4.0 PiB .* dynamic \[1024, 1024, 1024, 1048576\], with"):
+        mass[0, 0, 0] = 1.0
