@@ -100,7 +100,7 @@ class SNodeTree:
         below = top._descendants()
         nbytes, is_sparse = self.levels.lay_out([node._number for node in below])
         if is_sparse:
-            self.sparse.make_levels(self, below)
+            nbytes = self.sparse.make_levels(self, below, nbytes)
         try:
             self._buffer = _octants.Buffer(max(nbytes, 1), sparse=is_sparse)
         except MemoryError as error:
