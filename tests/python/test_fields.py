@@ -276,6 +276,27 @@ def test_offsets():
     assert placed.to_numpy().tolist() == [3, 0, 0, 0]
 
 
+def test_vectors_are_shapes_and_offsets():
+    shape, offset = qd.math.ivec2(3, 4), qd.Vector([-1, 2])
+    x = qd.field(qd.i32, shape=shape, offset=offset)
+    x[-1, 5] = 7
+    assert x.shape == (3, 4)
+    assert x.to_numpy()[0, 3] == 7
+    placed = qd.field(qd.f32)
+    qd.root.dense(qd.ij, shape).place(placed, offset=offset)
+    assert placed.shape == (3, 4)
+    made = [
+        qd.Vector.field(2, qd.f32, shape),
+        qd.Struct.field({"a": qd.f32}, shape=shape),
+        qd.ndarray(qd.f32, shape),
+        qd.Vector.ndarray(2, qd.f32, shape),
+        qd.tensor(qd.f32, shape, layout=(1, 0)),
+    ]
+    assert [array.shape for array in made] == [(3, 4)] * 5
+    with pytest.raises(TypeError, match="must be an integer, got"):
+        qd.field(qd.f32, shape=qd.Vector([3.0, 4.0]))
+
+
 @pytest.mark.parametrize("key", [(3, 0), (-1, 0), (0, 4), (0, -1)])
 def test_indices_out_of_bounds_are_refused(key):
     x, v = qd.field(qd.f32, (3, 4)), qd.Vector.field(2, qd.f32, (3, 4))

@@ -61,6 +61,26 @@ def test_comparisons_are_true_when_they_hold_for_all():
     assert (v == None) is False  # noqa: E711
 
 
+def test_functions_of_numpy_take_vectors():
+    v, m, row = qd.Vector([3.0, 4.0]), qd.Matrix([[1.0, 4.0], [9.0, 16.0]]), np.array([2.0, 5.0])
+    for function in (np.sqrt, np.floor, np.isfinite, np.negative, np.prod):
+        for value, array in ((v, v.to_numpy()), (m, m.to_numpy())):
+            np.testing.assert_array_equal(function(value), function(array))
+            assert type(function(value)) is type(function(array))
+    for function in (np.maximum, np.add, np.arctan2, np.matmul, np.less, np.clip):
+        arguments = (0.0,) if function is np.clip else ()
+        np.testing.assert_array_equal(function(row, *arguments, v), function(row, *arguments, v.to_numpy()))
+    np.testing.assert_array_equal(np.add(v, 2), [5.0, 6.0])
+    # Operators still give vectors.
+    for made in (row + v, v + row, row * v, np.float64(2) / v, row @ m, m @ row):
+        assert isinstance(made, qd.Vector)
+    row += v
+    np.testing.assert_array_equal(np.asarray(row), [5.0, 9.0])
+    for wrong in (lambda: np.float64(2) @ v, lambda: v @ np.float64(2), lambda: np.array(2.0) @ v):
+        with pytest.raises(TypeError, match="@ multiplies only matrices and vectors"):
+            wrong()
+
+
 def test_linear_algebra_against_numpy():
     rng = np.random.default_rng(0)
     a, b, v, w = rng.normal(size=(3, 3)), rng.normal(size=(3, 3)), rng.normal(size=3), rng.normal(size=3)

@@ -564,3 +564,31 @@ def test_keyword_arguments_are_matched_by_name():
     ):
         with pytest.raises(qd.OctantsTypeError, match=message):
             kernel(1.0)
+
+
+@pytest.mark.parametrize("divisor", [41, 61, 107, 122])
+def test_exact_quotients_of_integers_are_exact_under_fast_math(divisor):
+    qd.init(arch=qd.cpu, fast_math=True)
+    n = 20_000
+    found = qd.field(qd.i32, (6, n))
+
+    @qd.kernel
+    def divide(m: qd.i32, h: qd.f32):
+        for i in range(n):
+            found[0, i] = int(qd.floor(i / divisor))
+            found[1, i] = int(qd.floor(i / m))
+
+        for i in range(n):
+            # Several divisions by one number, and of vectors.
+            both = qd.floor(qd.Vector([i, 2 * i]) / m)
+            found[2, i] = int(both[0])
+            found[3, i] = int(both[1]) // 2 + int(float(i) / float(m)) - int(both[0])
+
+        for i in range(n):
+            found[4, i] = int(float(i) // h)
+            found[5, i] = int((float(i) - float(i) % h) / h + 0.5)
+
+    divide(divisor, divisor)
+    whole = np.arange(n) // divisor
+    twice = 2 * np.arange(n) // divisor // 2
+    np.testing.assert_array_equal(found.to_numpy(), [whole, whole, whole, twice, whole, whole])

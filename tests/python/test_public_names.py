@@ -345,3 +345,27 @@ def test_enumerations_match_the_numbers_of_quadrants():
     assert repr(qd.extension.data64) == "Extension.data64"
     assert repr(AutodiffMode.REVERSE) == "AutodiffMode.REVERSE"
     assert qd.is_extension_enabled(int(qd.extension.data64))
+
+
+def test_matrix_types_are_made_as_in_quadrants():
+    from octants.lang.matrix import MatrixType, VectorType
+
+    qd.init(arch=qd.cpu)
+
+    @qd.func
+    def square(n: qd.template(), dtype: qd.template()) -> qd.template():
+        m = MatrixType(n, n, 2, dtype)(0)
+        for i in qd.static(range(n)):
+            m[i, i] = i + 1
+        return m
+
+    @qd.kernel
+    def corner() -> qd.f32:
+        return square(3, qd.f32)[2, 2] + VectorType(2, qd.i32)(4)[1]
+
+    assert corner() == 7.0
+    made = MatrixType(2, 3, 2, qd.i32)
+    assert made.shape == (2, 3)
+    assert made.dtype is qd.i32
+    with pytest.raises(ValueError, match="MatrixType has 2 axes, but 1 were given"):
+        MatrixType(2, 1, 1, qd.f32)

@@ -410,19 +410,25 @@ def test_a_tree_may_be_larger_than_memory():
     def length(i: qd.i32, j: qd.i32) -> qd.i32:
         return numbers[i, j].length()
 
+    listed = qd.Vector.field(4, qd.i32, shape=8)
+    count = qd.field(qd.i32, shape=())
+
     @qd.kernel
     def all_numbers():
-        for _ in qd.grouped(numbers):
-            pass
+        for i, j, k in numbers:
+            listed[qd.atomic_add(count[None], 1)] = [i, j, k, numbers[i, j, k]]
 
     for i, j in [(0, 0), (65535, 65535), (65535, 65535), (40000, 123)]:
         put(i, j)
     assert total() == 4.0
     assert (length(0, 0), length(1023, 1023), length(1, 1)) == (1, 2, 0)
-    with pytest.raises(qd.OctantsCompilationError, match="at most 2\\^31 - 1 elements"):
-        all_numbers()
+    all_numbers()
+    visited = sorted(map(tuple, listed.to_numpy()[: count[None]]))
+    assert visited == [(0, 0, 0, 7), (625, 1, 0, 7), (1023, 1023, 0, 7), (1023, 1023, 1, 7)]
     qd.root.deactivate_all()
-    assert total() == 0.0
+    count[None] = 0
+    all_numbers()
+    assert (total(), count[None]) == (0.0, 0)
     assert (x[65535, 65535], length(1023, 1023)) == (0.0, 0)
 
 
@@ -638,3 +644,12 @@ def test_indices_of_levels_are_checked_in_debug_mode():
                 kernel(*index)
     with pytest.raises(AssertionError, match=r"qd\.is_active of .* at \[0, 9\] with bounds \(4, 4\)"):
         is_active(0, 9)
+
+
+def test_a_tree_beyond_the_address_space_names_its_largest_level():
+    ids, mass = qd.field(qd.i32), qd.field(qd.f32)
+    blocks = qd.root.pointer(qd.ijk, 32).pointer(qd.ijk, 32)
+    blocks.dense(qd.ijk, 4).place(mass)
+    blocks.dynamic(qd.l, 1 << 20).place(ids)
+    with pytest.raises(MemoryError, match=r"out of memory: 4.0 PiB .* dynamic \[1024, 1024, 1024, 1048576\], with"):
+        mass[0, 0, 0] = 1.0

@@ -120,10 +120,12 @@ impl Lowering<'_, '_> {
             BinaryOp::Add => e.fadd(a, b),
             BinaryOp::Sub => e.fsub(a, b),
             BinaryOp::Mul => e.fmul(a, b),
+            // Programs round quotients of integers: `floor(i / n)` must not be below an exact quotient.
+            BinaryOp::Div if e.is_whole(a) && e.is_whole(b) => e.rounded_fdiv(a, b),
             BinaryOp::Div => e.fdiv(a, b),
-            BinaryOp::FloorDiv => e.intrinsic("llvm.floor", ty, &[e.fdiv(a, b)]),
+            BinaryOp::FloorDiv => e.intrinsic("llvm.floor", ty, &[self.quotient_to_floor(a, b)]),
             BinaryOp::Mod => {
-                let whole = e.intrinsic("llvm.floor", ty, &[e.fdiv(a, b)]);
+                let whole = e.intrinsic("llvm.floor", ty, &[self.quotient_to_floor(a, b)]);
                 e.fsub(a, e.fmul(b, whole))
             }
             BinaryOp::Rem => e.frem(a, b),
@@ -158,6 +160,11 @@ impl Lowering<'_, '_> {
             (true, false) => e.intrinsic("llvm.minnum", ty, &[a, b]),
             (false, false) => e.intrinsic("llvm.maxnum", ty, &[a, b]),
         }
+    }
+
+    /// The quotient of a floor division. LLVM would hoist the reciprocal of an invariant divisor out of a loop.
+    fn quotient_to_floor(&self, a: V, b: V) -> V {
+        if self.e.as_real(b).is_some() { self.e.fdiv(a, b) } else { self.e.rounded_fdiv(a, b) }
     }
 
     fn int_binary(&self, op: BinaryOp, s: Scalar, a: V, b: V) -> V {

@@ -56,6 +56,7 @@ mod optimize;
 mod pieces;
 mod place;
 mod private_copies;
+mod quotients;
 mod random;
 mod range_loops;
 mod serial_loops;

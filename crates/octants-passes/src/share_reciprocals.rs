@@ -5,6 +5,7 @@
 //! `fast_math`, because a product with a reciprocal is rounded twice.
 //!
 //! Only divisions in one block are considered, so no reciprocal is computed for a division that does not execute.
+//! Quotients of integers are excluded: programs round them, and an exact quotient must stay exact.
 
 use std::collections::HashMap;
 
@@ -69,7 +70,17 @@ fn division(body: &Body, v: ValueId) -> Option<(ValueId, ValueId)> {
     let is_constant = body.as_const(divisor).is_some();
     // A quotient of 16-bit floats may be finite although the reciprocal is not: that of 2^-17 is infinite.
     let has_range = matches!(ty.scalar()?, Scalar::F32 | Scalar::F64);
-    (has_range && !is_constant).then_some((*dividend, divisor))
+    let of_integers = is_converted(body, *dividend) && is_converted(body, divisor);
+    (has_range && !is_constant && !of_integers).then_some((*dividend, divisor))
+}
+
+/// Whether a float is converted from an integer.
+fn is_converted(body: &Body, v: ValueId) -> bool {
+    match body.inst(v).op {
+        Op::Cast(from) => body.ty(from).scalar().is_some_and(Scalar::is_int),
+        Op::Splat(component) => is_converted(body, component),
+        _ => false,
+    }
 }
 
 fn is_one(body: &Body, v: ValueId) -> bool {

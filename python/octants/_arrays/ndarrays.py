@@ -29,6 +29,7 @@ from octants._language.python_scope import only_in_python, runs_as_python
 from octants._program.current_device import on
 from octants.exceptions import OctantsIndexError, OctantsOutOfBoundsError, OctantsRuntimeError
 from octants.layouts import Layout
+from octants.types.per_axis import per_axis
 from octants.types.primitive import BY_NAME, DataType, i32, is_plain_number, numpy_dtype, resolve_dtype
 from octants.types.tensor_types import MatrixType, components_array, matrix, vector
 from octants.types.values import Matrix
@@ -501,7 +502,7 @@ def _split(dtype: Any) -> tuple[DataType, tuple[int, ...]]:
 
 
 def _checked_shape(shape: Any, least: int) -> tuple[int, ...]:
-    extents = tuple(shape) if isinstance(shape, (tuple, list, np.ndarray)) else (shape,)
+    extents = per_axis(shape)
     for extent in extents:
         if isinstance(extent, (bool, float)) or not hasattr(extent, "__index__") or extent < least:
             raise OctantsRuntimeError(

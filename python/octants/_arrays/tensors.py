@@ -19,6 +19,7 @@ from octants._fields.fields import MatrixField, TensorField
 from octants._fields.make_field import field
 from octants._language.python_scope import only_in_python, runs_as_python
 from octants._program.current_device import on
+from octants.types.per_axis import per_axis
 from octants.types.primitive import DataType, resolve_dtype
 from octants.types.tensor_types import MatrixType
 from octants.types.values import Matrix
@@ -325,7 +326,7 @@ def permutation(layout: Any, shape: Any) -> tuple[int, ...] | None:
     if layout is None:
         return None
     order = tuple(layout)
-    ndim = len(shape) if isinstance(shape, (tuple, list)) else 1
+    ndim = len(per_axis(shape))
     if len(order) != ndim:
         raise ValueError(f"layout has {len(order)} entries but shape has {ndim} dimensions; they must match")
     if not all(isinstance(axis, (int, np.integer)) for axis in order) or sorted(order) != list(range(ndim)):

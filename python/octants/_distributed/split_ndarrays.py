@@ -20,6 +20,7 @@ from octants._distributed.device_blocks import current_block
 from octants._distributed.memory_ranges import MemoryRange, range_of_buffer
 from octants._distributed.world import broadcast_array, gather_arrays, world
 from octants.exceptions import OctantsIndexError
+from octants.types.per_axis import per_axis
 from octants.types.primitive import BY_NAME, DataType
 from octants.types.tensor_types import MatrixType
 from octants.types.values import Matrix
@@ -48,7 +49,7 @@ def split_ndarray(dtype: Any, shape: Any, split: SplitOptions) -> SplitNdarray:
     split_axis(axis)
     if isinstance(halo, bool) or not isinstance(halo, int) or halo < 0:
         raise ValueError(f"halo must be a number of rows (an integer of at least 0), got {halo!r}")
-    extents = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    extents = per_axis(shape)
     if not extents:
         raise ValueError("a 0-dimensional array cannot be split")
     if current_block() is None and _octants.device_group():

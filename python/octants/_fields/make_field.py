@@ -22,6 +22,7 @@ from octants._program.current_device import on
 from octants.exceptions import OctantsRuntimeError, OctantsSyntaxError
 from octants.layouts import Layout
 from octants.types.enums import SNodeGradType
+from octants.types.per_axis import per_axis
 from octants.types.primitive import DataType, resolve_dtype
 from octants.types.quant import QuantType
 from octants.types.tensor_types import MatrixType, matrix, vector
@@ -218,7 +219,7 @@ def on_unless_unplaced(device: Any, shape: Any) -> contextlib.AbstractContextMan
 def checked_extents(shape: Any, offset: Any) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
     """Shape and offset of a new field as tuples of equal length."""
     extents = checked_shape(shape)
-    offsets = None if offset is None else tuple(offset) if isinstance(offset, (tuple, list)) else (offset,)
+    offsets = None if offset is None else per_axis(offset)
     if offsets is not None and len(offsets) != len(extents):
         raise OctantsSyntaxError(
             f"The dimensionality of shape and offset must be the same ({len(extents)} != {len(offsets)})"

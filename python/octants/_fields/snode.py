@@ -15,14 +15,13 @@ import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from octants import _octants
 from octants._fields import placement_checks
 from octants._fields.axes import axis_numbers
 from octants._fields.packed_fields import BitpackedFields, place_in_array, word_of
 from octants.exceptions import OctantsAssertionError, OctantsRuntimeError
 from octants.types.enums import SNodeGradType
+from octants.types.per_axis import per_axis
 from octants.types.primitive import DataType
 
 if TYPE_CHECKING:
@@ -319,7 +318,7 @@ class SNode:
 
 
 def _sizes(dimensions: Any, count: int) -> tuple[int, ...]:
-    given = tuple(dimensions) if isinstance(dimensions, (tuple, list, np.ndarray)) else (dimensions,)
+    given = per_axis(dimensions)
     if len(given) == 1:
         given *= count
     if len(given) != count:
@@ -329,7 +328,7 @@ def _sizes(dimensions: Any, count: int) -> tuple[int, ...]:
 
 def checked_shape(shape: Any) -> tuple[int, ...]:
     """Extents as integers, each at least 1."""
-    extents = tuple(shape) if isinstance(shape, (tuple, list, np.ndarray)) else (shape,)
+    extents = per_axis(shape)
     for number, extent in enumerate(extents):
         if isinstance(extent, (bool, float, str)) or not hasattr(extent, "__index__"):
             raise TypeError(f"the extent of an axis must be an integer, got {extent!r}")
@@ -341,7 +340,7 @@ def checked_shape(shape: Any) -> tuple[int, ...]:
 
 
 def _offsets(offset: Any) -> tuple[int, ...]:
-    given = tuple(offset) if isinstance(offset, (tuple, list)) else (offset,)
+    given = per_axis(offset)
     for item in given:
         if isinstance(item, (bool, float)) or not hasattr(item, "__index__"):
             raise TypeError(f"the offset of an axis must be an integer, got {item!r}")

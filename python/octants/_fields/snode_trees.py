@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from octants import _octants
@@ -99,8 +100,11 @@ class SNodeTree:
         below = top._descendants()
         nbytes, is_sparse = self.levels.lay_out([node._number for node in below])
         if is_sparse:
-            self.sparse.make_levels(self, below)
-        self._buffer = _octants.Buffer(max(nbytes, 1), sparse=is_sparse)
+            nbytes = self.sparse.make_levels(self, below, nbytes)
+        try:
+            self._buffer = _octants.Buffer(max(nbytes, 1), sparse=is_sparse)
+        except MemoryError as error:
+            raise (_explained(error, below) if is_sparse else error) from None
         _with_memory.add(self)
         root._close(top)
         program_events.tell(program_events.allocated)
@@ -329,6 +333,15 @@ class RootProxy:
 
 
 root = RootProxy()
+
+
+def _explained(error: MemoryError, levels: list[SNode]) -> MemoryError:
+    """The error that a tree with sparse levels does not fit, with the level of the most cells."""
+    largest = max((node for node in levels if node._kind != "place"), key=lambda node: prod(node.shape))
+    return MemoryError(
+        f"{error}. A tree takes the address space of its full extent, whether its cells are active or not; its largest "
+        f"level is {largest}, with {prod(largest.shape)} cells"
+    )
 
 
 def require_program() -> None:

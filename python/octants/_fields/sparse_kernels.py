@@ -20,7 +20,11 @@ from octants._language.ops import (
 )
 from octants.exceptions import OctantsRuntimeError, OctantsTypeError
 from octants.types.annotations import ndarray, template
+from octants.types.primitive import i32, i64
 from octants.types.values import Vector
+
+MOST_LISTED = 2**31 - 1
+"""Entries in a list of active cells."""
 
 
 def _level(node, name, indices, lists=None):
@@ -146,8 +150,12 @@ def _write_active(level: template(), number: template(), at: template()):
     """Appends the numbers of the active cells that an activation state represents to the cell list at `at`."""
     if static(level.is_list):
         for element in range(min(level.flat_state[number], level.capacity)):
-            level.cells[at] = number * level.capacity + element
-            at += 1
+            if static(level.entry is i32):
+                level.cells[at] = number * level.capacity + element
+                at += 1
+            elif at < MOST_LISTED:
+                level.cells[at] = cast(number, i64) * level.capacity + element
+                at += 1
     elif level.flat_state[number] != 0:
         level.cells[at] = number
         at += 1
@@ -187,10 +195,18 @@ def _visit(level: template(), visit: template(), candidate: template(), state: t
         _words_inside(level, visit, state, level.around.level.cells[candidate])
 
 
+@func
+def _limited(level: template(), count):
+    """A number of active cells as an i32. Lists with room for more elements than that are listed in part."""
+    if static(level.entry is i64):
+        count = min(count, MOST_LISTED)
+    return cast(count, i32)
+
+
 def _listable(level):
     if not level.can_be_listed:
         raise OctantsRuntimeError(
-            "a loop over a dynamic level supports at most 2^31 - 1 elements in all its lists together"
+            "on this device, a loop over a dynamic level supports at most 2^31 - 1 elements in all its lists together"
         )
     return level
 
@@ -204,17 +220,17 @@ def list_active_cells(of: template()):
     candidates = _list_around(level)
     loop_config(name="count_active_cells")
     for chunk in range((candidates + level.chunk - 1) // level.chunk):
-        count = 0
+        count = cast(0, static(level.entry))
         for candidate in range(chunk * level.chunk, min((chunk + 1) * level.chunk, candidates)):
             _visit(level, _add_active, candidate, count)
-        level.counts[chunk] = count
+        level.counts[chunk] = _limited(level, count)
     loop_config(serialize=True)
     for _ in range(1):
-        total = 0
+        total = cast(0, static(level.entry))
         for chunk in range((candidates + level.chunk - 1) // level.chunk):
-            level.starts[chunk] = total
+            level.starts[chunk] = _limited(level, total)
             total += level.counts[chunk]
-        level.count[None] = total
+        level.count[None] = _limited(level, total)
     loop_config(name="list_active_cells")
     for chunk in range((candidates + level.chunk - 1) // level.chunk):
         at = level.starts[chunk]

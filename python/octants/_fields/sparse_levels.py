@@ -23,6 +23,7 @@ from octants._fields.fields import ScalarField, TensorField
 from octants._fields.snode import Component
 from octants._fields.snode_trees import SNodeTree, root
 from octants._fields.sparse_kernels import (
+    MOST_LISTED,
     append,
     deactivate,
     deactivate_cells,
@@ -32,7 +33,7 @@ from octants._fields.sparse_kernels import (
     list_active_cells,
     write_active,
 )
-from octants.types.primitive import DataType, i32
+from octants.types.primitive import DataType, i32, i64
 
 if TYPE_CHECKING:
     from octants._fields.snode import SNode
@@ -82,6 +83,8 @@ class SparseLevel:
     is_list: bool
     can_be_listed: bool
     """There is room for a list of active cells."""
+    entry: DataType
+    """The type of an entry of that list: i64 if the elements of all lists have numbers of more than 31 bits."""
     candidates: int
     """Activation states to inspect when active cells are listed; with `around`, cells of that level."""
     chunk: int
@@ -150,19 +153,30 @@ class LevelOfField:
         return self.level
 
 
-def _make_level(node: SNode, area: _octants.Area) -> SparseLevel:
-    """A level with its area. The levels above have theirs."""
+def _wide_room(area: _octants.Area, base: int) -> _octants.Placement | None:
+    """Memory for a list of active elements at `base`, if the area has no room: the elements in all lists have numbers
+    of more than 31 bits. Only on the CPU, where memory that is not written takes address space only.
+    """
+    if area.can_be_listed or _octants.device_processor() is not None:
+        return None
+    return _octants.Placement.of_array(base, (MOST_LISTED,), None, 8, 1)[0]
+
+
+def _make_level(node: SNode, area: _octants.Area, room: _octants.Placement | None) -> SparseLevel:
+    """A level with its area, and the memory of its list if that is elsewhere. The levels above have theirs."""
     above = _levels_of(node)
 
-    def words(place: _octants.Placement, levels: tuple[LevelOfField, ...] = ()) -> LevelField:
-        made = LevelField(node._tree, i32, place, f"{node._kind} level", levels)
+    def words(place: _octants.Placement, levels: tuple[LevelOfField, ...] = (), dtype: DataType = i32) -> LevelField:
+        made = LevelField(node._tree, dtype, place, f"{node._kind} level", levels)
         made._is_metadata = True
         return made
 
+    is_wide = room is not None
     level = SparseLevel(
         axes=area.axes,
         capacity=area.capacity,
-        can_be_listed=area.can_be_listed,
+        can_be_listed=area.can_be_listed or is_wide,
+        entry=i64 if is_wide else i32,
         is_list=area.is_list,
         candidates=area.candidates,
         chunk=area.chunk,
@@ -171,7 +185,7 @@ def _make_level(node: SNode, area: _octants.Area) -> SparseLevel:
         touch=words(area.state, above),
         state=words(area.state),
         flat_state=words(area.flat_state),
-        cells=words(area.cells),
+        cells=words(area.cells) if room is None else words(room, dtype=i64),
         counts=words(area.counts),
         starts=words(area.starts),
         count=words(area.count),
@@ -203,18 +217,24 @@ class SparseSupport:
     """The interface of this module for trees of levels."""
 
     @staticmethod
-    def make_levels(tree: SNodeTree, below: list[SNode]) -> None:
-        """Makes the sparse levels of a tree that is laid out, whose levels and places are `below`."""
+    def make_levels(tree: SNodeTree, below: list[SNode], nbytes: int) -> int:
+        """Makes the sparse levels of a tree that is laid out in `nbytes`, whose levels and places are `below`. Returns
+        the bytes that the tree takes with them.
+        """
         nodes = {node._number: node for node in below}
         made = []
         for area in tree.levels.areas():
             node = nodes[area.level]
-            node._sparse = level = _make_level(node, area)
+            room = _wide_room(area, (nbytes + 7) // 8 * 8)
+            if room is not None:
+                nbytes = room.base + 8 * MOST_LISTED
+            node._sparse = level = _make_level(node, area, room)
             made.append((level, area))
         for node in below:
             node._levels = _levels_of(node)
         for level, area in made:
             _add_views(level, area, nodes)
+        return nbytes
 
     @staticmethod
     def deactivate_below(node: SNode) -> None:

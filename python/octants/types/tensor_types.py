@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 
 class MatrixType:
     """An `n` by `m` matrix type. The scalar type may be `int` or `float`, which mean the program's default types at the
-    time of use.
+    time of use. `ndim`, the number of axes, is as in Quadrants.
     """
 
     _octants_entity = "tensor_type"
     ndim = 2
 
-    def __init__(self, n: int, m: int, dtype: Any) -> None:
+    def __init__(self, n: int, m: int, ndim: int, dtype: Any) -> None:
+        if ndim != self.ndim:
+            raise ValueError(f"{type(self).__name__} has {self.ndim} axes, but {ndim} were given")
         self.n = n
         self.m = m
         self._declared = dtype
@@ -118,7 +120,7 @@ class VectorType(MatrixType):
     ndim = 1
 
     def __init__(self, n: int, dtype: Any) -> None:
-        super().__init__(n, 1, dtype)
+        super().__init__(n, 1, 1, dtype)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -244,7 +246,7 @@ def matrix(n: int | None = None, m: int | None = None, dtype: Any = None) -> Mat
     key = (n, m, dtype, "matrix")
     found = _interned.get(key)
     if found is None:
-        found = _interned[key] = MatrixType(n, m, dtype)
+        found = _interned[key] = MatrixType(n, m, 2, dtype)
     return found
 
 

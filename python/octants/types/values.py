@@ -44,7 +44,8 @@ class Matrix:
 
     __slots__ = ("_any_is_true", "_declared", "_write_back", "entries")
     __hash__ = object.__hash__
-    __array_ufunc__ = None
+    # Operators of numpy arrays defer to those of this class. Functions of numpy convert vectors to arrays.
+    __array_priority__ = 1000
     _octants_entity = "tensor"
     _octants_builtin = "Matrix"
 
@@ -314,12 +315,10 @@ class Matrix:
         return tensor(abs(self.entries))
 
     def __matmul__(self, other: Any) -> Any:
-        if not isinstance(other, (Matrix, np.ndarray, list, tuple)):
-            raise OctantsTypeError(f"@ multiplies only matrices and vectors, not {type(other).__name__}")
-        return _product(self.entries, _operand(other))
+        return _product(self.entries, _factor(other))
 
     def __rmatmul__(self, other: Any) -> Any:
-        return _product(_operand(other), self.entries)
+        return _product(_factor(other), self.entries)
 
     # Reductions and linear algebra
 
@@ -640,6 +639,13 @@ def _operand(value: Any) -> Any:
     if isinstance(value, Matrix):
         return value.entries
     return np.asarray(value) if isinstance(value, (list, tuple)) else value
+
+
+def _factor(value: Any) -> Any:
+    """An operand of `@`."""
+    if not isinstance(value, (Matrix, np.ndarray, list, tuple)) or np.ndim(value) == 0:
+        raise OctantsTypeError(f"@ multiplies only matrices and vectors, not {type(value).__name__}")
+    return _operand(value)
 
 
 def _filled(value: int, dt: Any, n: int, m: int | None) -> Matrix:

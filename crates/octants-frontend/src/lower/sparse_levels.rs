@@ -139,11 +139,14 @@ impl Lowerer<'_> {
         Ok([count].into_iter().chain(inner).collect())
     }
 
-    /// The field indices of an iteration: `iteration` is a position in the list, then indices within the cell.
+    /// The field indices of an iteration: `iteration` is a position in the list, then indices within the cell. Entries
+    /// of the list are i64 if the elements of a dynamic level have numbers of more than 31 bits.
     pub(super) fn indices_of_listed(&mut self, cells: &ActiveCells, iteration: &[ValueId]) -> Vec<ValueId> {
         let s = Scalar::I32;
         let (slot, within) = iteration.split_first().expect("compiler bug: a loop over a list has places");
-        let listed = self.b.push(Op::BufferAddr(cells.cells, vec![*slot]), Type::Ref(Box::new(s.into())));
+        let entry = self.buffers[cells.cells.index()].elem.clone();
+        let mut held = entry.scalar().expect("compiler bug: the list of active cells has scalars");
+        let listed = self.b.push(Op::BufferAddr(cells.cells, vec![*slot]), Type::Ref(Box::new(entry)));
         let mut rest = self.b.load(listed);
         let mut digits: Vec<(IndexDigit, ValueId)> = Vec::new();
         let number: Vec<&IndexDigit> = cells.level.index.digits.iter().chain(&cells.level.index.list).collect();
@@ -154,9 +157,13 @@ impl Lowerer<'_> {
             let part = if place == 0 {
                 rest
             } else {
-                let extent = self.b.int(digit.extent as i64, s);
+                let extent = self.b.int(digit.extent as i64, held);
                 let part = self.b.binary(BinaryOp::Rem, rest, extent);
                 rest = self.b.binary(BinaryOp::Div, rest, extent);
+                let part = self.b.cast(part, s);
+                // Without its last digit, the element in a list, the number fits an i32.
+                rest = self.b.cast(rest, s);
+                held = s;
                 part
             };
             digits.push((*digit, part));
