@@ -148,21 +148,27 @@ def _scan_rows(
             own = op(own, _item(values, static(row * adjacent + k), dtype))
         sums = _inclusive_tiled(own, op, log2_group_size())
         last = shuffle(sums, static(group_size() - 1))
-        before = shuffle_up(sums, 1)
-        if invocation_id() == 0:
-            before = identity
+        if static(inclusive and adjacent == 1):
+            if static(row > 0):
+                sums = op(total, sums)
+            _set_item(results, row, sums, dtype)
+        else:
+            before = shuffle_up(sums, 1)
+            if invocation_id() == 0:
+                before = identity
+            if static(row > 0):
+                before = op(total, before)
+            for k in static(range(row * adjacent, (row + 1) * adjacent)):
+                up_to = op(before, _item(values, k, dtype))
+                if static(inclusive):
+                    _set_item(results, k, up_to, dtype)
+                else:
+                    _set_item(results, k, before, dtype)
+                before = up_to
         if static(row > 0):
-            before = op(total, before)
             total = op(total, last)
         else:
             total = last
-        for k in static(range(row * adjacent, (row + 1) * adjacent)):
-            up_to = op(before, _item(values, k, dtype))
-            if static(inclusive):
-                _set_item(results, k, up_to, dtype)
-            else:
-                _set_item(results, k, before, dtype)
-            before = up_to
     return results, total
 
 

@@ -60,10 +60,8 @@ def items_of_scan(dtype: Any) -> int:
 
 
 def adjacent_of_scan(dtype: Any) -> int:
-    """Adjacent elements of `dtype` that a thread holds in a scan, at most 16 bytes. The subgroup scans their sums, not
-    each of them.
-    """
-    return 1 if is_pair(dtype) else 2 if width(dtype) == 64 else 4
+    """Adjacent elements of `dtype` that a thread holds in a scan. The subgroup scans their sums, not each of them."""
+    return 1 if width(dtype) == 64 else 4
 
 
 def items_of_selection(dtype: Any) -> int:
