@@ -189,8 +189,8 @@ impl Device {
         &self.0.core.races
     }
 
-    /// Starts race checks of unordered launches on different streams that touch the same elements; with `is_exact`, also
-    /// of elements that values in memory decide. No effect on a synchronous device.
+    /// Starts race checks of unordered launches on different streams that touch the same elements. With `is_exact`,
+    /// elements that values in memory decide are checked, too. No effect on a synchronous device.
     pub fn watch_launches(&self, is_exact: bool) {
         self.0.watch.begin(is_exact);
     }
@@ -210,8 +210,8 @@ impl Device {
         if self.0.watch.checks() { self.0.watch.launch(stream.core(), kernel, args, caller) } else { Ok(()) }
     }
 
-    /// As [`Device::check_launch`] for an access of the host to ranges of addresses: each begins, ends, and is written or
-    /// read. With `default_is_done`, launches on the default stream have waited for their work.
+    /// As [`Device::check_launch`] for an access of the host to ranges of addresses: the begin and the end of each, and
+    /// whether it is written. With `default_is_done`, launches on the default stream have waited for their work.
     ///
     /// # Errors
     /// Those of [`Device::check_launch`].

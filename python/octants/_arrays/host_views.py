@@ -19,7 +19,8 @@ _MOST_RANGES = 4096
 
 _READING = (
     "all any argmax argmin argsort astype choose clip compress conj copy cumprod cumsum diagonal dot flatten item max "
-    "mean min nonzero prod repeat round searchsorted std sum take tobytes tofile tolist trace var"
+    "mean min nonzero prod repeat round searchsorted std sum take tobytes tofile tolist trace var "
+    "__bool__ __contains__ __float__ __int__ __reduce__ __repr__ __str__"
 ).split()
 _WRITING = "byteswap fill itemset partition put resize sort".split()
 
@@ -128,36 +129,9 @@ class HostView(np.ndarray[Any, Any]):
             _report_values(args[1:], False)
         else:
             _report_values(args, False)
-        _report_values(list(kwargs.values()), False)
+        _report_values([value for name, value in kwargs.items() if name != "out"], False)
+        _report_values(kwargs.get("out"), True)
         return func(*_plain(args), **_plain(kwargs))
-
-    def __repr__(self) -> str:
-        _report_values(self, False)
-        return repr(self.view(np.ndarray))
-
-    def __str__(self) -> str:
-        _report_values(self, False)
-        return str(self.view(np.ndarray))
-
-    def __int__(self) -> int:
-        _report_values(self, False)
-        return int(self.view(np.ndarray))
-
-    def __float__(self) -> float:
-        _report_values(self, False)
-        return float(self.view(np.ndarray))
-
-    def __bool__(self) -> bool:
-        _report_values(self, False)
-        return bool(self.view(np.ndarray))
-
-    def __contains__(self, value: Any) -> bool:
-        _report_values(self, False)
-        return value in self.view(np.ndarray)
-
-    def __reduce__(self) -> Any:
-        _report_values(self, False)
-        return self.view(np.ndarray).__reduce__()
 
 
 def _reporting(name: str, write: bool) -> Callable[..., Any]:

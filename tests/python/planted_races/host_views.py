@@ -48,6 +48,15 @@ TEXTS = [
         """,
     ),
     (
+        "double",
+        """
+        # result of a NumPy function written while a launch reads the array
+        double(x, y, qd_stream=s)  # launch
+        s.synchronize()  # safe
+        np.cumsum(np.ones(4, np.int32), out=view[:4])  # here
+        """,
+    ),
+    (
         "fill",
         """
         # sum of a slice

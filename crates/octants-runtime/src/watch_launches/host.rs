@@ -43,8 +43,8 @@ impl DeviceWatch {
 }
 
 impl State {
-    /// The work that the host has not waited for and that may conflict with its accesses to buffers: of each buffer, the
-    /// latest first.
+    /// The work that the host has not waited for and that may conflict with its accesses to buffers. For each buffer,
+    /// the latest comes first.
     fn pending<'r>(
         &self,
         used: &'r BTreeMap<BufferId, Vec<AccessedRange>>,
