@@ -44,23 +44,23 @@ pub fn name_call_sites(kernel: &mut Kernel, sources: Option<&Sources>) {
 /// Whether each function reports something, itself or in a function that it calls.
 fn reporting_functions(functions: &[Function]) -> Vec<bool> {
     let mut reporting = vec![false; functions.len()];
-    loop {
-        let before = reporting.clone();
-        for (i, function) in functions.iter().enumerate() {
-            let body = &function.body;
-            let mut reports = false;
-            body.visit(body.root, &mut |_, inst| {
-                reports |= match &inst.op {
-                    Op::Call(f, _) => before[f.index()],
-                    op => message_of(&mut op.clone()).is_some(),
-                }
-            });
-            reporting[i] |= reports;
-        }
-        if reporting == before {
-            return reporting;
+    let mut callers = vec![Vec::new(); functions.len()];
+    for (i, function) in functions.iter().enumerate() {
+        let body = &function.body;
+        body.visit(body.root, &mut |_, inst| match &inst.op {
+            Op::Call(f, _) => callers[f.index()].push(i),
+            op => reporting[i] |= message_of(&mut op.clone()).is_some(),
+        });
+    }
+    let mut open: Vec<usize> = (0..functions.len()).filter(|&i| reporting[i]).collect();
+    while let Some(function) = open.pop() {
+        for &caller in &callers[function] {
+            if !std::mem::replace(&mut reporting[caller], true) {
+                open.push(caller);
+            }
         }
     }
+    reporting
 }
 
 /// The message of an assertion or report. Races name their own accesses, and what the user prints stays as it is.
