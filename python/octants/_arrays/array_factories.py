@@ -31,15 +31,15 @@ class ArrayFactories:
     """`buffer_views.view_of_slice`."""
     sparse_matrix_builder: Callable[[], type]
     """Imports and returns the class of sparse matrix builders."""
-    split_ndarray: Callable[[Any, Any, SplitOptions], Any] = OnFirstUse(
+    split_ndarray: Callable[[Any, Any, SplitOptions, bool], Any] = OnFirstUse(
         "octants._distributed.split_ndarrays", "split_ndarray"
     )
     """An ndarray that is split over ranks: its type and shape, how it is split."""
-    split_struct: Callable[[Any, Any, SplitOptions, str], Any] = OnFirstUse(
+    split_struct: Callable[[Any, Any, SplitOptions, str, bool], Any] = OnFirstUse(
         "octants._distributed.split_structs", "make_split_struct"
     )
     """A field of structs that is split over ranks: its type and shape, how it is split, its name."""
-    devices_ndarray: Callable[[Any, tuple[int, ...], int, bool], Any] = OnFirstUse(
+    devices_ndarray: Callable[[Any, tuple[int, ...], int, bool, bool], Any] = OnFirstUse(
         "octants._distributed.device_arrays", "devices_ndarray"
     )
     """An ndarray that is split over the devices of this process: its type and shape, ghost rows, whether it is

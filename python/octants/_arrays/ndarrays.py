@@ -390,9 +390,7 @@ def ndarray(
 def _make(dtype: Any, shape: Any, needs_grad: bool, split: SplitOptions | None) -> Any:
     if split is None:
         return make_ndarray(dtype, shape, needs_grad)
-    if needs_grad:
-        raise OctantsRuntimeError("arrays that are split over ranks have no gradients")
-    return factories.split_ndarray(dtype, shape, split)
+    return factories.split_ndarray(dtype, shape, split, needs_grad)
 
 
 def make_ndarray(dtype: Any, shape: Any, needs_grad: bool = False, layout: tuple[int, ...] | None = None) -> Ndarray:

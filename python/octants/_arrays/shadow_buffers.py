@@ -29,11 +29,14 @@ _known: dict[str, weakref.WeakSet[Any]] = {
     "grad": weakref.WeakSet(),
     "dual": weakref.WeakSet(),
     "marks": weakref.WeakSet(),
+    "split_grad": weakref.WeakSet(),
 }
 
 
 def remember(kind: str, field: Any) -> None:
-    """Registers a field under its kind: "field", "grad", "dual" or "marks"."""
+    """Registers a field under its kind: "field", "grad", "dual", "marks", or "split_grad", the gradient of a field that
+    is split over ranks.
+    """
     _known[kind].add(field)
 
 
@@ -42,9 +45,14 @@ def fields_in_memory(kind: str) -> list[Any]:
     return [field for field in _placed(kind) if all(part.node._tree.finalized for part in field._parts)]
 
 
+def split_gradients() -> list[Any]:
+    """The gradients of fields of the running program that are split over ranks."""
+    return [gradient for gradient in _known["split_grad"] if gradient.alive]
+
+
 def any_gradients() -> bool:
     """Whether a field of the running program has a gradient."""
-    return next(_placed("grad"), None) is not None
+    return next(_placed("grad"), None) is not None or bool(split_gradients())
 
 
 def _placed(kind: str) -> Iterator[Any]:

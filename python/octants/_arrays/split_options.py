@@ -39,5 +39,6 @@ def refuse_with_split(shape: Any, keywords: dict[str, Any]) -> None:
     if given or shape is None:
         what = ", ".join(f"{name}=" for name in given) or "no shape"
         raise OctantsRuntimeError(
-            f"a field that is split over ranks takes a shape, halo=, periodic=, name= and device=, but got {what}"
+            "a field that is split over ranks takes a shape, halo=, periodic=, name=, needs_grad= and device=, but got "
+            f"{what}"
         )

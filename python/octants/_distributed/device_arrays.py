@@ -120,14 +120,23 @@ class DevicesNdarray(SplitNdarray):
         self.forget_ghosts()
 
 
-def devices_ndarray(dtype: Any, extents: tuple[int, ...], halo: int, periodic: bool) -> DevicesNdarray:
+def devices_ndarray(
+    dtype: Any, extents: tuple[int, ...], halo: int, periodic: bool, needs_grad: bool = False
+) -> DevicesNdarray:
     """An array of zeros whose first axis is split over the devices of this process."""
     parts = []
     for number in range(len(_octants.device_group())):
         with as_block(number):
-            parts.append(make_block(dtype, extents, halo, periodic))
+            parts.append(make_block(dtype, extents, halo, periodic, needs_grad))
+    made = _around(tuple(parts))
+    if needs_grad:
+        made.grad = _around(tuple(part.grad for part in parts if part.grad is not None))
+    return made
+
+
+def _around(parts: tuple[SplitNdarray, ...]) -> DevicesNdarray:
     first = parts[0]
-    local = first._local
-    made = DevicesNdarray(local.dtype_name, tuple(local.element_shape), extents, False, local, 0, first._rows[0] - halo)
-    made._setup_parts(tuple(parts))
+    described = (first.dtype_name, tuple(first.element_shape), first.shape, first.needs_grad)
+    made = DevicesNdarray(*described, first._local, 0, first._rows[0] - first._halo)
+    made._setup_parts(parts)
     return made

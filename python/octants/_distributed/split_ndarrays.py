@@ -41,9 +41,9 @@ def split_axis(split: int | str) -> None:
         raise ValueError(f"split={split!r}: arrays can only be split along their first axis, split=0")
 
 
-def split_ndarray(dtype: Any, shape: Any, split: SplitOptions) -> SplitNdarray:
+def split_ndarray(dtype: Any, shape: Any, split: SplitOptions, needs_grad: bool = False) -> SplitNdarray:
     """An array of zeros whose first axis is split over ranks. If it is periodic, the ghost rows at the ends of the
-    array are copies of the rows at the opposite end.
+    array are copies of the rows at the opposite end. A gradient is split the same way.
     """
     axis, halo, periodic = split
     split_axis(axis)
@@ -53,19 +53,29 @@ def split_ndarray(dtype: Any, shape: Any, split: SplitOptions) -> SplitNdarray:
     if not extents:
         raise ValueError("a 0-dimensional array cannot be split")
     if current_block() is None and _octants.device_group():
-        made: SplitNdarray = factories.devices_ndarray(dtype, extents, halo, bool(periodic))
+        made: SplitNdarray = factories.devices_ndarray(dtype, extents, halo, bool(periodic), needs_grad)
         return made
-    return make_block(dtype, extents, halo, bool(periodic))
+    return make_block(dtype, extents, halo, bool(periodic), needs_grad)
 
 
-def make_block(dtype: Any, extents: tuple[int, ...], halo: int, periodic: bool) -> SplitNdarray:
+def make_block(
+    dtype: Any, extents: tuple[int, ...], halo: int, periodic: bool, needs_grad: bool = False
+) -> SplitNdarray:
     """The array as one rank has it: its block of rows and the ghost rows."""
     ranks = world()
     first, end = rows_of_rank(int(extents[0]), ranks.rank, ranks.size)
-    local = make_ndarray(dtype, (max(1, end - first + 2 * halo), *extents[1:]))
-    made = SplitNdarray(local.dtype_name, tuple(local.element_shape), extents, False, local, 0, first - halo)
+    local = make_ndarray(dtype, (max(1, end - first + 2 * halo), *extents[1:]), needs_grad)
+    made = _around(local, extents, first - halo)
     made._setup(local, (first, end), halo, periodic)
+    if needs_grad:
+        made.grad = _around(local.grad, extents, first - halo)
+        made.grad._setup(local.grad, (first, end), halo, periodic)
     return made
+
+
+def _around(local: Ndarray, extents: tuple[int, ...], first_row: int) -> SplitNdarray:
+    described = (local.dtype_name, tuple(local.element_shape), extents, local.needs_grad)
+    return SplitNdarray(*described, local, 0, first_row)
 
 
 Rows = tuple[int, int]
@@ -99,7 +109,8 @@ class SplitNdarray(_octants.Ndarray):
 
     _octants_entity = "ndarray"
 
-    grad = None
+    grad: SplitNdarray | None = None
+    """The gradient, which is split the same way; None without `needs_grad`."""
     dual = None
 
     def _setup(self, local: Ndarray, rows: tuple[int, int], halo: int, periodic: bool) -> None:
@@ -143,6 +154,10 @@ class SplitNdarray(_octants.Ndarray):
     def element_type(self) -> DataType | MatrixType:
         """The type of an element."""
         return element_type_of(self.dtype, self.element_shape)
+
+    def has_grad(self) -> bool:
+        """Whether a gradient was allocated."""
+        return self.grad is not None
 
     # What launches need
 

@@ -9,7 +9,9 @@ import numpy as np
 from octants._arrays.split_options import SplitOptions
 from octants._distributed.split_ndarrays import split_ndarray
 from octants._fields.struct import StructField
+from octants.types.primitive import resolve_dtype
 from octants.types.struct_type import StructType
+from octants.types.tensor_types import MatrixType
 
 __all__ = ["SplitStructField", "make_split_struct"]
 
@@ -33,18 +35,15 @@ class SplitStructField(StructField):
         return blocks
 
     @property
-    def grad(self) -> None:
-        """None: arrays that are split over ranks have no gradients."""
-        return
+    def grad(self) -> SplitStructField | None:
+        """The gradients of the floating-point members."""
+        found = {key: member.grad for key, member in self.field_dict.items() if member.grad is not None}
+        return SplitStructField(found, self.struct_type, f"{self._name}.grad") if found else None
 
     @property
     def dual(self) -> None:
         """None: arrays that are split over ranks have no duals."""
         return
-
-    def has_grad(self) -> bool:
-        """False."""
-        return False
 
     def has_dual(self) -> bool:
         """False."""
@@ -75,12 +74,19 @@ class SplitStructField(StructField):
         return f"<qd.Struct.field {', '.join(self.field_dict)}, of shape {self.shape}, split over ranks>"
 
 
-def make_split_struct(struct_type: StructType, shape: Any, split: SplitOptions, name: str) -> SplitStructField:
-    """A field of structs with one split array for each member."""
+def _is_float(element: Any) -> bool:
+    scalar = resolve_dtype(element._stored if isinstance(element, MatrixType) else element)
+    return bool(scalar.is_float)
+
+
+def make_split_struct(
+    struct_type: StructType, shape: Any, split: SplitOptions, name: str, needs_grad: bool = False
+) -> SplitStructField:
+    """A field of structs with one split array for each member. Floating-point members may have gradients."""
     members = {
-        key: make_split_struct(type_, shape, split, f"{name}.{key}")
+        key: make_split_struct(type_, shape, split, f"{name}.{key}", needs_grad)
         if isinstance(type_, StructType)
-        else split_ndarray(type_, shape, split)
+        else split_ndarray(type_, shape, split, needs_grad and _is_float(type_))
         for key, type_ in struct_type._declared.items()
     }
     return SplitStructField(members, struct_type, name)

@@ -11,6 +11,7 @@ import numpy as np
 
 from octants._arrays import shadow_buffers
 from octants._arrays.array_factories import factories
+from octants._arrays.shadow_buffers import remember
 from octants._arrays.split_options import SplitOptions, refuse_with_split, take_split
 from octants._fields import placement_checks
 from octants._fields.axes import order_axes
@@ -43,7 +44,7 @@ def field(dtype: Any, shape: Any = None, *args: Any, device: Any = None, **kwarg
 
     `split=0` distributes the first axis over the ranks of `qd.distributed`, with `halo=2` ghost rows on each side. With
     `periodic=True`, kernels index the axis modulo its number of rows. Such a field is a `SplitNdarray`; of the keywords
-    above it takes `name` and `device`.
+    above it takes `name`, `needs_grad` and `device`.
     """
     split = None
     if not _SPLIT.isdisjoint(kwargs):
@@ -61,8 +62,12 @@ def field(dtype: Any, shape: Any = None, *args: Any, device: Any = None, **kwarg
 
 def split_field(dtype: Any, shape: Any, split: SplitOptions, keywords: dict[str, Any]) -> Any:
     """A field that is distributed over ranks."""
-    refuse_with_split(shape, {name: value for name, value in keywords.items() if name != "name"})
-    return factories.split_ndarray(dtype, shape, split)
+    others = {name: value for name, value in keywords.items() if name not in ("name", "needs_grad")}
+    refuse_with_split(shape, others)
+    made = factories.split_ndarray(dtype, shape, split, bool(keywords.get("needs_grad")))
+    if made.grad is not None:
+        remember("split_grad", made.grad)
+    return made
 
 
 def make_scalar_field(

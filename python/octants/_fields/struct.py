@@ -250,8 +250,8 @@ def make_struct_field(
         with on_unless_unplaced(device, shape):
             return make_struct_field(struct_type, shape, name, offset, needs_grad, needs_dual, layout, None, split)
     if split is not None:
-        refuse_with_split(shape, {"offset": offset, "needs_grad": needs_grad, "needs_dual": needs_dual})
-        made: StructField = factories.split_struct(struct_type, shape, split, name)
+        refuse_with_split(shape, {"offset": offset, "needs_dual": needs_dual})
+        made: StructField = factories.split_struct(struct_type, shape, split, name, needs_grad)
         return made
     made = _unplaced(struct_type, name, needs_grad, needs_dual)
     if shape is None:

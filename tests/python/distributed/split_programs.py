@@ -313,6 +313,65 @@ def gradients(_):
     }
 
 
+def gradients_of_rows(_):
+    """Gradients of split arrays: by a tape over loops that read and add to neighbors' rows, and manually."""
+    u = qd.field(qd.f64, shape=(N, M), split=0, needs_grad=True)
+    v = qd.field(qd.f64, shape=(N, M), split=0, needs_grad=True)
+    bodies = qd.Struct.field({"x": qd.types.vector(2, qd.f64), "n": qd.i32}, shape=N, split=0, needs_grad=True)
+    gain = qd.field(qd.f64, shape=(M,), needs_grad=True)
+    loss = qd.field(qd.f64, shape=(), needs_grad=True)
+
+    @qd.kernel
+    def step():
+        for i, j in qd.ndrange((1, N - 1), M):
+            v[i, j] = u[i, j] + gain[j] * (u[i - 1, j] - u[i + 1, j] * u[i + 1, j])
+        for i, j in qd.ndrange((1, N - 1), M):
+            v[i - 1, j] += 0.25 * u[i, j] * u[i, j]
+            v[i + 1, j] += 0.5 * u[i, j]
+        for i, j in v:
+            v[i, j] *= 1.5
+
+    @qd.kernel
+    def measure():
+        for i, j in v:
+            power = v[i, j]
+            for _ in range(2):
+                power *= v[i, j]
+            loss[None] += power
+        for i in range(2, N):
+            loss[None] += bodies[i].n * bodies[i].x.dot(bodies[i - 2].x)
+
+    @qd.kernel
+    def around(a: qd.types.ndarray(), b: qd.types.ndarray()):
+        for i in a:
+            b[i] = a[(i + 1) % a.shape[0]] * a[(i - 1) % a.shape[0]]
+
+    random = np.random.default_rng(7)
+    u.from_numpy(random.uniform(-1.0, 1.0, (N, M)))
+    gain.from_numpy(np.linspace(-0.5, 0.5, M))
+    bodies.from_numpy({"x": random.uniform(-1.0, 1.0, (N, 2)), "n": np.arange(N, dtype=np.int32)})
+    # The tape clears it.
+    u.grad.fill(100.0)
+    with qd.ad.Tape(loss):
+        step()
+        measure()
+    a = qd.ndarray(qd.f64, shape=(N,), split=0, periodic=True, needs_grad=True)
+    b = qd.ndarray(qd.f64, shape=(N,), split=0, periodic=True, needs_grad=True)
+    a.from_numpy(np.arange(N, dtype=np.float64))
+    b.grad.fill(1.0)
+    around.grad(a, b)
+    return {
+        "loss": loss.to_numpy(),
+        "u": u.to_numpy(),
+        "u_grad": u.grad.to_numpy(),
+        "gain": gain.to_numpy(),
+        "gain_grad": gain.grad.to_numpy(),
+        "x": bodies.x.to_numpy(),
+        "x_grad": bodies.x.grad.to_numpy(),
+        "a_grad": a.grad.to_numpy(),
+    }
+
+
 def periodic(_):
     """Rows that wrap around: read, added to, reduced, as fields and arguments, by the shape and by a constant."""
     u = qd.ndarray(qd.i32, shape=(N, M), split=0, periodic=True)
@@ -522,6 +581,7 @@ PROGRAMS = (
     few_rows,
     float_scatter,
     gradients,
+    gradients_of_rows,
     particles,
     periodic,
     periodic_few_rows,

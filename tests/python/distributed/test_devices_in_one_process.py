@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import split_programs
+from split_gradients import check_gradients_of_rows
 
 import octants as qd
 
 pytestmark = [pytest.mark.on_cpu, pytest.mark.usefixtures("ends")]
 
-APART = ("float_scatter", "gradients", "save", "load")
+APART = ("float_scatter", "gradients", "gradients_of_rows", "save", "load")
 PROGRAMS = [program for program in split_programs.PROGRAMS if program.__name__ not in APART]
 N = 24
 
@@ -236,9 +237,16 @@ def test_unsupported_launches_are_refused():
     assert y.to_numpy().sum() == N - 1
 
 
-def test_gradients_are_refused(tmp_path):
-    with pytest.raises(RuntimeError, match="kernel `measure` uses an array that is split over"):
-        results(split_programs.gradients, tmp_path, devices=2)
+@pytest.mark.parametrize("options", [{}, {"cpu_separate_memory": True}], ids=["plain", "separate"])
+@pytest.mark.parametrize("program", ["gradients", "gradients_of_rows"])
+def test_gradients(program, options, tmp_path):
+    one = results(getattr(split_programs, program), tmp_path, **options)
+    if program == "gradients_of_rows":
+        check_gradients_of_rows(one)
+    for devices in (2, 3):
+        several = results(getattr(split_programs, program), tmp_path, devices=devices, **options)
+        for name in one:
+            np.testing.assert_allclose(several[name], one[name], rtol=1e-10, atol=1e-12, err_msg=name)
 
 
 def test_split_arrays_of_another_device_group_are_refused():

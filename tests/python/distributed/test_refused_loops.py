@@ -309,8 +309,8 @@ def test_arrays_that_cannot_be_split_are_refused():
     ):
         with pytest.raises(ValueError, match=re.escape(said)):
             qd.ndarray(qd.f32, **arguments)
-    with pytest.raises(qd.OctantsRuntimeError, match="have no gradients"):
-        qd.ndarray(qd.f32, (4,), True, split=0)
+    with pytest.raises(qd.OctantsRuntimeError, match="i32 is not supported for ndarray with `needs_grad=True`"):
+        qd.ndarray(qd.i32, (4,), True, split=0)
     with pytest.raises(qd.OctantsRuntimeError, match="but got order"):
         qd.field(qd.f32, shape=(4, 4), order="ji", split=0)
     with pytest.raises(qd.OctantsIndexError, match="out of bounds"):
@@ -355,3 +355,23 @@ def test_one_rank_captures_and_records_as_usual():
         add(x)
     graph.launch()
     assert x.to_numpy().tolist() == [2 * i for i in range(8)]
+
+
+def test_a_gradient_that_keeps_values_of_a_loop_is_refused():
+    x = qd.ndarray(qd.f32, shape=(8,), split=0, needs_grad=True)
+    loss = qd.field(qd.f32, shape=(), needs_grad=True)
+
+    @qd.kernel
+    def powers(x: qd.types.ndarray(), n: qd.i32):
+        for i in x:
+            power = 1.0
+            for _ in range(n):
+                power = power * x[i]
+            loss[None] += power
+
+    x.fill(2.0)
+    powers(x, 3)
+    assert loss[None] == 64.0
+    message = r"for _ in range\(n\):(.|\n)*keeps `power` of its iterations, whose number is known at run time only"
+    with pytest.raises(qd.OctantsCompilationError, match=message):
+        powers.grad(x, 3)

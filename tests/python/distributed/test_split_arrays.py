@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from run_ranks import MPIEXEC, run
+from split_gradients import check_gradients_of_rows
 
 PROGRAMS = ["heat", "several_loops", "sums", "vectors", "edges", "elements", "collectives"]
 PROGRAMS += [
@@ -85,6 +86,15 @@ def test_gradients_of_shared_parameters_are_sums_over_the_ranks(tmp_path):
         several = results(ranks, "gradients", tmp_path / str(ranks))
         for name in one.files:
             np.testing.assert_allclose(several[name], one[name], rtol=1e-10, err_msg=f"{name} on {ranks} ranks")
+
+
+def test_gradients_of_split_arrays(tmp_path):
+    one = results(1, "gradients_of_rows", tmp_path / "1")
+    check_gradients_of_rows(one)
+    for ranks in (2, 3, 4):
+        several = results(ranks, "gradients_of_rows", tmp_path / str(ranks))
+        for name in one.files:
+            np.testing.assert_allclose(several[name], one[name], rtol=1e-10, atol=1e-12, err_msg=f"{name} on {ranks}")
 
 
 @pytest.mark.parametrize(("writers", "readers"), [(1, 4), (4, 1), (2, 3)])

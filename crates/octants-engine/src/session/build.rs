@@ -21,7 +21,7 @@ use super::check_blocks::{check_block_dims, check_block_memory, check_cooperatin
 use super::counters::counters_of;
 use super::race_check::RaceCheck;
 use super::race_words::RaceSlots;
-use super::split_arrays::split_tasks_of;
+use super::split_arrays::{of_gradient, split_tasks_of};
 use super::{Lowering, Session};
 use crate::artifact_cache::{ArtifactCache, Ingredients};
 use crate::compile_times::{Phase, Stopwatch};
@@ -161,7 +161,8 @@ impl Session {
         let mut watch = lowering.watch.clone();
         watch.resume();
         let watches = self.config().instruments_races() && !lowering.result_only;
-        let mut code = self.make(&lowering.lowered, (arrays_may_alias, watches), &mut watch)?;
+        let made = self.make(&lowering.lowered, (arrays_may_alias, watches), &mut watch);
+        let mut code = made.map_err(|error| of_gradient(error, lowering))?;
         if let Some(store) = &lowering.store {
             let mut lowered = Lowered { kernel: store.count.clone(), ..lowering.lowered.clone() };
             // It is given the gradient's arguments.

@@ -1,11 +1,14 @@
-//! [`split_tasks_of`]: how each task runs on rows of split arrays, in the form that artifacts keep.
+//! [`split_tasks_of`]: how each task runs on rows of split arrays, in the form that artifacts keep. [`of_gradient`]: why
+//! a gradient cannot run on rows.
 
 use std::collections::BTreeSet;
 
 use octants_artifact::{LocalRows, RowBound, SplitMemory, SplitTask};
+use octants_diag::{Code, Diagnostic};
 use octants_ir::{ArgLayout, BufferId, Layout, Program};
 use octants_passes::{self as passes, Halo, SplitLoop, split_tasks, unwrap_rows};
 
+use super::Lowering;
 use super::access::update_op;
 use crate::error::Error;
 use crate::trace::kind_of;
@@ -26,6 +29,24 @@ pub(super) fn split_tasks_of(
     let found = split_tasks(program, split).into_iter();
     unwrap_rows(program, split);
     found.map(|task| task.map(|task| to_meta(program, layout, &task)).transpose()).collect()
+}
+
+/// The reason why a gradient is refused. One that keeps values of a loop has a loop over threads in place of its loop
+/// over rows, whose indices are not rows.
+pub(super) fn of_gradient(error: Error, lowering: &Lowering) -> Error {
+    let Error::Refused(_, sources) = &error else { return error };
+    let kept = lowering.store.as_ref().and_then(|store| store.kept.first());
+    let Some(kept) = kept.filter(|_| !lowering.lowered.split_arrays.is_empty()) else { return error };
+    let message = format!(
+        "the gradient of this loop keeps `{}` of its iterations, whose number is known at run time only: a loop over \
+         split arrays cannot do so",
+        kept.name
+    );
+    let mut diagnostic = Diagnostic::new(Code::Derivative, kept.span, message);
+    let kernel = lowering.undifferentiated.as_ref().map_or(&lowering.lowered.kernel, |(kernel, ..)| kernel);
+    diagnostic.root.clone_from(&kernel.name);
+    let hint = "give the loop a constant number of iterations, for example `for j in range(8): if j < n: ...`";
+    Error::Refused(diagnostic.with_hint(hint), sources.clone())
 }
 
 fn to_meta(program: &Program, layout: &ArgLayout, of: &SplitLoop) -> Result<SplitTask, Error> {

@@ -397,7 +397,7 @@ impl Kernel {
             gathered.split_launch = split_launch::begin(spec, args, slots, program, (stream, mode), py)?;
             return Ok(());
         };
-        if mode != AutodiffMode::None || runtime::nesting::capturing() {
+        if !matches!(mode, AutodiffMode::None | AutodiffMode::Reverse) || runtime::nesting::capturing() {
             return Err(self.not_recorded(py));
         }
         let launch = GroupLaunch::begin(group, spec, (gathered, args, slots), stream, py)?;

@@ -174,8 +174,9 @@ impl Kernel {
                     inspection::show(py, &prepared.program, shown)?;
                     let code = guarded(py, &this.name, || detached::working(py, || session.build(&lowering, alias)))?
                         .map_err(|e| errors::from_engine(py, e))?;
-                    if mode == AutodiffMode::None {
-                        peers = Self::build_for_group(slf, prepared, (gathered, args), (&lowering, alias), &world)?;
+                    if matches!(mode, AutodiffMode::None | AutodiffMode::Reverse) {
+                        let call = (&*gathered, args, mode);
+                        peers = Self::build_for_group(slf, prepared, call, (&lowering, alias), &world)?;
                     }
                     is_stored = session.keep_trace(search, &lowering, &code, alias);
                     for notice in session.take_warnings() {

@@ -192,7 +192,7 @@ impl Kernel {
     pub(super) fn build_for_group<'py>(
         slf: &Bound<'py, Self>,
         prepared: &Prepared,
-        (gathered, args): (&Gathered<'py>, &[Bound<'py, PyAny>]),
+        call: (&Gathered<'py>, &[Bound<'py, PyAny>], AutodiffMode),
         (lowering, alias): (&Lowering, bool),
         world: &PyWorld<'py>,
     ) -> PyResult<Vec<Executable>> {
@@ -204,8 +204,7 @@ impl Kernel {
             let own = depends_on_device.then(|| {
                 as_block(py, device, || {
                     let world = PyWorld::new(py, program.session.config());
-                    let described = this.describe(prepared, args, &world)?;
-                    let call = (gathered, args, AutodiffMode::None);
+                    let described = this.describe(prepared, call.1, &world)?;
                     Kernel::lower(slf, prepared, call, &described, (&world, &world))
                 })
             });
