@@ -51,8 +51,12 @@ impl Lowering {
 
     /// Whether an array that the kernel uses has a gradient or dual, as the mode requires.
     pub fn has_shadow_buffers(&self) -> bool {
-        let kernel = self.undifferentiated.as_ref().map_or(&self.lowered.kernel, |(kernel, ..)| kernel);
-        !kernel.shadow_buffers.is_empty()
+        !self.undifferentiated_kernel().shadow_buffers.is_empty()
+    }
+
+    /// The kernel as the user wrote it.
+    pub(super) fn undifferentiated_kernel(&self) -> &Kernel {
+        self.undifferentiated.as_ref().map_or(&self.lowered.kernel, |(kernel, ..)| kernel)
     }
 
     /// The values stored in memory of the launch, one comment line each.

@@ -43,8 +43,7 @@ pub(super) fn of_gradient(error: Error, lowering: &Lowering) -> Error {
         kept.name
     );
     let mut diagnostic = Diagnostic::new(Code::Derivative, kept.span, message);
-    let kernel = lowering.undifferentiated.as_ref().map_or(&lowering.lowered.kernel, |(kernel, ..)| kernel);
-    diagnostic.root.clone_from(&kernel.name);
+    diagnostic.root.clone_from(&lowering.undifferentiated_kernel().name);
     let hint = "give the loop a constant number of iterations, for example `for j in range(8): if j < n: ...`";
     Error::Refused(diagnostic.with_hint(hint), sources.clone())
 }
