@@ -5,7 +5,9 @@
 //! serial task can run all of that code. `number_choices` makes it store the number of the first condition that holds,
 //! which turns the chain into a switch over that number.
 
-use octants_ir::{BinaryOp, BlockId, Body, Const, Op, Scalar, Type, ValueId, holds_tasks, task_blocks, task_branches};
+use octants_ir::{
+    BinaryOp, BlockId, Body, Const, Effect, Op, Scalar, Type, ValueId, holds_tasks, task_blocks, task_branches,
+};
 
 /// Consecutive choices, each alone in the `else` branch of the one before it.
 pub(super) struct Chain {
@@ -26,8 +28,8 @@ struct Link {
     otherwise: BlockId,
 }
 
-/// The chain that begins with a choice, if it is a switch.
-pub(super) fn chain_of(body: &Body, first: ValueId) -> Option<Chain> {
+/// The chain that begins with a choice, after these statements of its block, if it is a switch.
+pub(super) fn chain_of(body: &Body, before: &[ValueId], first: ValueId) -> Option<Chain> {
     let links = links_of(body, first);
     let compared: Vec<(ValueId, usize)> =
         links.iter().map(|link| compared(body, link.condition)).collect::<Option<_>>()?;
@@ -36,7 +38,9 @@ pub(super) fn chain_of(body: &Body, first: ValueId) -> Option<Chain> {
     let cases = numbers.iter().copied().zip(links.iter().map(|link| link.then)).collect();
     numbers.sort_unstable();
     let is_dense = numbers.iter().copied().eq(0..links.len());
-    let is_one = compared.iter().all(|(of, _)| are_equal(body, selector, *of));
+    let changes = |v: &ValueId| !matches!(body.inst(*v).op.effect(), Effect::Pure | Effect::Read(_));
+    let is_current = before.iter().position(|v| *v == selector).is_some_and(|at| !before[at..].iter().any(changes));
+    let is_one = compared.iter().all(|(of, _)| *of == selector || is_current && are_of_one_place(body, selector, *of));
     let changes_nothing = |link: &Link| {
         let code = body.block(link.otherwise).split_last().map_or(&[][..], |(_, code)| code);
         code.iter().all(|v| body.inst(*v).op.is_pure() || matches!(body.inst(*v).op, Op::Load(_)))
@@ -92,8 +96,8 @@ fn compared(body: &Body, condition: ValueId) -> Option<(ValueId, usize)> {
     }
 }
 
-/// Two integers are the same, or loaded from one address. Nothing is stored between the loads.
-fn are_equal(body: &Body, a: ValueId, b: ValueId) -> bool {
+/// Two integers are loaded from one 0-dimensional buffer.
+fn are_of_one_place(body: &Body, a: ValueId, b: ValueId) -> bool {
     let place = |v: ValueId| match body.inst(v).op {
         Op::Load(address) => match &body.inst(address).op {
             Op::BufferAddr(buffer, indices) if indices.is_empty() => Some(*buffer),
@@ -101,7 +105,7 @@ fn are_equal(body: &Body, a: ValueId, b: ValueId) -> bool {
         },
         _ => None,
     };
-    a == b || place(a).is_some_and(|of_a| place(b) == Some(of_a))
+    place(a).is_some_and(|of_a| place(b) == Some(of_a))
 }
 
 /// Turns all chains of at least two conditions into switches.
@@ -116,7 +120,9 @@ pub(super) fn number_choices(body: &mut Body) {
             }
             let links = links_of(body, first);
             inner.extend(links.iter().skip(1).map(|link| link.choice));
-            if links.len() > 1 && chain_of(body, first).is_none() {
+            let statements = body.block(block);
+            let place = statements.iter().position(|v| *v == first).unwrap_or(0);
+            if links.len() > 1 && chain_of(body, &statements[..place], first).is_none() {
                 number(body, block, &links);
             }
         }

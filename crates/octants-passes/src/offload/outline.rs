@@ -136,7 +136,7 @@ impl<F: FnMut(Statement) -> usize> Walk<'_, F> {
                 Op::Loop(inner) if self.blocks.contains(&inner) => self.rounds(inner, repeats, out),
                 Op::If(c, yes, no) if self.blocks.contains(&yes) => {
                     let before = statements.iter().take_while(|u| **u != v).count();
-                    if let Some(chain) = chain_of(self.body, v) {
+                    if let Some(chain) = chain_of(self.body, &statements[..before], v) {
                         out.push(self.switch(chain, &statements[..before], repeats));
                         continue;
                     }
