@@ -39,7 +39,7 @@ def test_exactly_one_branch_runs():
         found.append(x.to_numpy().tolist())
     assert found == [[1] * 100, [11] * 100, [111] * 100]
     text = graph_of(choose, x, flag)
-    assert (text.count("if "), text.count("else"), text.count("range count")) == (2, 2, 4)
+    assert (text.count("case {"), text.count("else {"), text.count("range count")) == (2, 1, 4)
 
 
 def test_a_flag_argument_is_read_at_the_branch():
