@@ -325,7 +325,8 @@ def test_invalid_conditions_are_refused(program):
             for i in x:
                 x[i] += 1
 
-    with pytest.raises(qd.QuadrantsTypeError, match=r"do_while\(field\)(.|\n)*has 2 dimensions and elements of type f32"):
+    wrong = r"do_while\(field\)(.|\n)*has 2 dimensions and elements of type f32"
+    with pytest.raises(qd.QuadrantsTypeError, match=wrong):
         of_a_field(x, flag)
 
     @qd.kernel(graph=True)
@@ -334,7 +335,8 @@ def test_invalid_conditions_are_refused(program):
             for i in x:
                 x[i] += 1
 
-    refused(r"whole condition of an `if`(.|\n)*put the whole expression in the call: `if qd.graph.cond", negated, x, flag)
+    advice = "put the whole expression in the call: `if qd.graph.cond"
+    refused(rf"whole condition of an `if`(.|\n)*{advice}", negated, x, flag)
 
     @qd.kernel(graph=True)
     def nested_with_break(x: A, flag: C):
