@@ -374,7 +374,8 @@ def test_a_chain_over_one_integer_is_a_switch():
         assert x.to_numpy().tolist() == [expected] * 100, value
         assert stage[()] == (value or 2)
     text = graph_of(pick, x, stage)
-    assert "switch @1 {" in text and "serial" not in text.split("case", 1)[0]
+    assert "switch @1 {" in text
+    assert "serial" not in text.split("case", 1)[0]
     assert (text.count("case {"), text.count("else {"), text.count("if ")) == (3, 1, 0)
 
 
@@ -425,7 +426,9 @@ def test_a_chain_of_other_conditions_evaluates_each_only_if_those_before_do_not_
             pick_by_conditions(x, where)
             assert x.to_numpy().tolist() == expected(values.tolist(), at), at
     text = graph_of(pick_by_conditions, x, where)
-    assert text.count("switch frame") == 1 and text.count("case {") == 4 and text.count("if ") == 1
+    assert text.count("switch frame") == 1
+    assert text.count("case {") == 4
+    assert text.count("if ") == 1
 
 
 def test_a_chain_that_reads_an_integer_before_and_after_it_changes_is_no_switch_over_it():
