@@ -57,7 +57,7 @@ fn note_decision(words: &[u64]) {
     }
     let by = match (most, equals) {
         (1, 1) => format!("the absence of {bytes}"),
-        (1, 0) if *off == 0 => bytes.to_string(),
+        (1, 0) if off == 0 => bytes.to_string(),
         (1, 0) => format!("either of {bytes}"),
         (_, 0) => format!("a number up to {most} of {bytes}"),
         _ => format!("the number {} of {most} of {bytes}", equals - 1),
