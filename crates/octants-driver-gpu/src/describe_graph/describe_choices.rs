@@ -19,7 +19,7 @@ impl Description<'_> {
         (condition, [then, otherwise]): (Condition, &[Box<[Section]>; 2]),
     ) -> Result<Vec<RawNode>, NotAGraph> {
         // Any value except 0 counts as 1.
-        let parts = [otherwise, then];
+        let parts = [&**otherwise, &**then];
         // SAFETY: the contract above.
         unsafe {
             if self.loops()?.has_cases() && parts.iter().all(|part| !part.is_empty()) {
@@ -45,7 +45,7 @@ impl Description<'_> {
         // SAFETY: the contract above.
         unsafe {
             if self.loops()?.has_cases() {
-                let parts: Vec<_> = parts.iter().collect();
+                let parts: Vec<&[Section]> = parts.iter().map(|part| &**part).collect();
                 return self.one_node(what, to, dependencies, (selector, &parts));
             }
             let branches: Vec<_> = (0..).zip(parts).map(|(n, part)| (Told::Equal(n, most), &**part)).collect();
@@ -62,7 +62,7 @@ impl Description<'_> {
         what: &Described<'_>,
         to: RawGraph,
         dependencies: Vec<RawNode>,
-        (condition, parts): (Condition, &[&Box<[Section]>]),
+        (condition, parts): (Condition, &[&[Section]]),
     ) -> Result<Vec<RawNode>, NotAGraph> {
         let function = self.decide.ok_or(NotAGraph::Ever)?;
         // SAFETY: the contract above.
