@@ -227,3 +227,18 @@ def test_checkpoints_have_no_deprecated_name():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert not run(array([1, 2]), array(0)).yielded
+
+
+def test_a_capture_refuses_kernels_with_checkpoints_by_name():
+    @qd.kernel(graph=True, checkpoints=True)
+    def plain(a: Numbers):
+        for i in a:
+            a[i] += 1
+
+    a, flags = array([0]), (array(0), array(0))
+    with qd.graph.capture() as g:
+        with pytest.raises(RuntimeError, match="kernel `step` has checkpoints, whose flags the host reads"):
+            step(a, a, a, *flags)
+        plain(a)
+    g.launch()
+    assert a.to_numpy().tolist() == [1]

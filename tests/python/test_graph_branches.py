@@ -39,7 +39,7 @@ def test_exactly_one_branch_runs():
         found.append(x.to_numpy().tolist())
     assert found == [[1] * 100, [11] * 100, [111] * 100]
     text = graph_of(choose, x, flag)
-    assert (text.count("if "), text.count("else"), text.count("range count")) == (2, 2, 4)
+    assert (text.count("case {"), text.count("else {"), text.count("range count")) == (2, 1, 4)
 
 
 def test_a_flag_argument_is_read_at_the_branch():
@@ -314,5 +314,205 @@ def test_invalid_conditions_are_refused(program):
             for i in x:
                 x[i] += 1
 
-    with pytest.raises(qd.QuadrantsTypeError, match="`x` must be a 0-dimensional i32 ndarray"):
+    wrong = "`x` must be a 0-dimensional i32 ndarray or field, but it has 1 dimensions and elements of type i32"
+    with pytest.raises(qd.QuadrantsTypeError, match=wrong):
         not_a_scalar(x, flag)
+    field = qd.field(qd.f32, shape=(2, 3))
+
+    @qd.kernel(graph=True)
+    def of_a_field(x: A, flag: C):
+        while qd.graph.do_while(field):
+            for i in x:
+                x[i] += 1
+
+    wrong = r"do_while\(field\)(.|\n)*has 2 dimensions and elements of type f32"
+    with pytest.raises(qd.QuadrantsTypeError, match=wrong):
+        of_a_field(x, flag)
+
+    @qd.kernel(graph=True)
+    def negated(x: A, flag: C):
+        if not qd.graph.cond(flag):
+            for i in x:
+                x[i] += 1
+
+    advice = "put the whole expression in the call: `if qd.graph.cond"
+    refused(rf"whole condition of an `if`(.|\n)*{advice}", negated, x, flag)
+
+    @qd.kernel(graph=True)
+    def nested_with_break(x: A, flag: C):
+        while qd.graph.do_while(flag):
+            while qd.graph.do_while(flag):
+                for i in x:
+                    x[i] += 1
+                flag[()] = 0
+            break
+
+    refused("a `break`, `continue` or `return` may leave an iteration of the loop around", nested_with_break, x, flag)
+
+
+@qd.kernel(graph=True)
+def pick(x: A, stage: C):
+    if qd.graph.cond(stage[()] == 0):
+        for i in x:
+            x[i] += 1
+        stage[()] = 2  # decides nothing in this launch
+    elif qd.graph.cond(stage[()] == 2):
+        for i in x:
+            x[i] += 10
+    elif qd.graph.cond(stage[()] == 1):
+        for i in x:
+            x[i] += 100
+    else:
+        for i in x:
+            x[i] += 1000
+
+
+def test_a_chain_over_one_integer_is_a_switch():
+    for value, expected in {0: 1, 1: 100, 2: 10, 3: 1000, -1: 1000, 1 << 30: 1000}.items():
+        x, stage = zeros(), scalar(value)
+        pick(x, stage)
+        assert x.to_numpy().tolist() == [expected] * 100, value
+        assert stage[()] == (value or 2)
+    text = graph_of(pick, x, stage)
+    assert "switch @1 {" in text
+    assert "serial" not in text.split("case", 1)[0]
+    assert (text.count("case {"), text.count("else {"), text.count("if ")) == (3, 1, 0)
+
+
+@qd.kernel(graph=True)
+def pick_by_conditions(x: A, at: C):
+    scale = x[0] + 1
+    if qd.graph.cond(at[()] < 0):
+        for i in x:
+            x[i] -= scale
+    elif qd.graph.cond(at[()] < 100 and x[at[()]] > 5):  # reads no element outside of `x`
+        for i in x:
+            x[i] += 10 * scale
+        scale = 7
+    elif qd.graph.cond(at[()] % 2):
+        pass
+    elif qd.graph.cond(at[()] == 40):
+        if qd.graph.cond(x[1] == 0):
+            for i in x:
+                x[i] += 3
+    else:
+        for i in x:
+            x[i] += 1000
+    for i in x:
+        x[i] += scale * 10000
+
+
+def test_a_chain_of_other_conditions_evaluates_each_only_if_those_before_do_not_hold():
+    def expected(values, at):
+        x, scale = list(values), values[0] + 1
+        if at < 0:
+            x = [v - scale for v in x]
+        elif at < 100 and x[at] > 5:
+            x, scale = [v + 10 * scale for v in x], 7
+        elif at % 2:
+            pass
+        elif at == 40:
+            x = [v + 3 for v in x] if x[1] == 0 else x
+        else:
+            x = [v + 1000 for v in x]
+        return [v + scale * 10000 for v in x]
+
+    values = np.arange(100, dtype=np.int32) % 9
+    for first in (0, 3):
+        values[1] = first
+        for at in (-5, 0, 6, 7, 40, 41, 42, 101, 10**8, 10**8 + 1):
+            x, where = zeros(), scalar(at)
+            x.from_numpy(values)
+            pick_by_conditions(x, where)
+            assert x.to_numpy().tolist() == expected(values.tolist(), at), at
+    text = graph_of(pick_by_conditions, x, where)
+    assert text.count("switch frame") == 1
+    assert text.count("case {") == 4
+    assert text.count("if ") == 1
+
+
+def test_a_chain_that_reads_an_integer_before_and_after_it_changes_is_no_switch_over_it():
+    @qd.kernel(graph=True)
+    def run(x: A, stage: C):
+        before = stage[()]
+        stage[()] = 1
+        if qd.graph.cond(before == 0):
+            for i in x:
+                x[i] += 1
+        elif qd.graph.cond(stage[()] == 1):
+            for i in x:
+                x[i] += 10
+        else:
+            for i in x:
+                x[i] += 100
+
+    for value, expected in ((0, 1), (1, 10), (2, 10)):
+        x = zeros()
+        run(x, scalar(value))
+        assert x.to_numpy().tolist() == [expected] * 100
+
+
+def test_switches_in_loops_and_captured_graphs_take_other_cases_in_each_iteration():
+    @qd.kernel(graph=True)
+    def run(x: A, n: C):
+        while qd.graph.do_while(n):
+            if qd.graph.cond(n[()] % 3 == 0):
+                for i in x:
+                    x[i] = x[i] * 2 + 1
+            elif qd.graph.cond(n[()] % 3 == 1):
+                for i in x:
+                    x[i] += 5
+            else:
+                total = 0
+                for i in x:
+                    total += x[i]
+                x[0] = total % 1000
+            n[()] -= 1
+
+    def expected(x, n):
+        for n in range(n, 0, -1):
+            if n % 3 == 0:
+                x = [2 * v + 1 for v in x]
+            elif n % 3 == 1:
+                x = [v + 5 for v in x]
+            else:
+                x = [sum(x) % 1000, *x[1:]]
+        return x
+
+    x, n = zeros(), scalar(8)
+    run(x, n)
+    assert x.to_numpy().tolist() == expected([0] * 100, 8)
+    with qd.graph.capture() as g:
+        x.fill(1)
+        n.fill(7)
+        run(x, n)
+        pick(x, n)
+    for _ in range(2):
+        g.launch()
+        assert x.to_numpy().tolist() == [v + 1 for v in expected([1] * 100, 7)]
+
+
+def test_gradients_run_through_the_case_that_was_taken():
+    Numbers = qd.types.ndarray(dtype=qd.f64, ndim=1, needs_grad=True)
+
+    @qd.kernel(graph=True)
+    def run(x: Numbers, y: Numbers, stage: C):
+        if qd.graph.cond(stage[()] == 0):
+            for i in x:
+                y[i] += x[i] ** 2
+        elif qd.graph.cond(stage[()] == 1):
+            for i in x:
+                y[i] += 5.0 * x[i]
+        elif qd.graph.cond(x[0] > 2.0):
+            for i in x:
+                y[i] += x[i] ** 3
+
+    for value, expected in ((0, 6.0), (1, 5.0), (2, 27.0)):
+        x, y = (qd.ndarray(qd.f64, 10, needs_grad=True) for _ in range(2))
+        x.fill(3.0)
+        y.fill(0.0)
+        y.grad.fill(1.0)
+        stage = scalar(value)
+        run(x, y, stage)
+        run.grad(x, y, stage)
+        assert x.grad.to_numpy().tolist() == [expected] * 10

@@ -27,6 +27,15 @@ pub enum GraphPart {
         /// Runs when it is.
         otherwise: Vec<GraphPart>,
     },
+    /// A choice among numbered cases.
+    Switch {
+        /// The integer that decides.
+        selector: Condition,
+        /// Runs for the value that is its position.
+        cases: Vec<Vec<GraphPart>>,
+        /// Runs for any other value.
+        otherwise: Vec<GraphPart>,
+    },
     /// A place to stop and to resume. The launcher runs the body and no more.
     Checkpoint {
         /// The user's number of it.

@@ -35,6 +35,11 @@ fn add(facts: &Facts<'_>, graph: &TaskGraph, out: &mut Vec<GraphPart>) {
             then: within(facts, then),
             otherwise: within(facts, otherwise),
         }),
+        TaskGraph::Switch { selector, cases, otherwise } => out.push(GraphPart::Switch {
+            selector: place(facts, *selector),
+            cases: cases.iter().map(|case| within(facts, case)).collect(),
+            otherwise: within(facts, otherwise),
+        }),
         TaskGraph::Checkpoint { label, yields_on, body } => out.push(GraphPart::Checkpoint {
             label: *label,
             yields_on: place(facts, *yields_on),

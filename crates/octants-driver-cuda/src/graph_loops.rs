@@ -1,6 +1,8 @@
-//! CUDA's conditional nodes: graphs within graphs that run again while a handle is set, or once if it is set.
+//! CUDA's conditional nodes: graphs within graphs that run again while a handle is set, once if it is set, or if they
+//! are the one that the handle numbers.
 //!
-//! They were introduced in CUDA 12.3; the version of the call that is used here, in 12.4. A kernel sets the handle by
+//! They were introduced in CUDA 12.3; the version of the call that is used here, in 12.4; nodes with several graphs,
+//! in 12.8. A kernel sets the handle by
 //! a function that the driver's assembler knows, so no library of the toolkit is needed.
 
 use std::ffi::{c_int, c_uint, c_void};
@@ -14,10 +16,14 @@ use crate::symbols::CuContext;
 
 /// `CU_GRAPH_NODE_TYPE_CONDITIONAL`.
 const CONDITIONAL: c_int = 13;
-/// `CU_GRAPH_COND_TYPE_IF`. Drivers before CUDA 12.8 have one without an `else`.
+/// `CU_GRAPH_COND_TYPE_IF`.
 const IF: c_int = 0;
 /// `CU_GRAPH_COND_TYPE_WHILE`.
 const WHILE: c_int = 1;
+/// `CU_GRAPH_COND_TYPE_SWITCH`: runs the graph whose position is the handle's value, and none for a larger value.
+const SWITCH: c_int = 2;
+/// The driver's first version with [`SWITCH`].
+const HAS_SWITCH: c_int = 12080;
 /// `CU_GRAPH_COND_ASSIGN_DEFAULT`: the switch gets its first value at each launch of the outermost graph.
 const ASSIGN_DEFAULT: c_uint = 1;
 /// The first value.
@@ -30,7 +36,7 @@ pub struct ConditionalParameters {
     kind: c_int,
     reserved: [c_int; 3],
     switch: u64,
-    repeats: c_int,
+    chooses: c_int,
     bodies: c_uint,
     /// Set by the call: the bodies.
     made: *mut CuGraph,
@@ -48,6 +54,8 @@ own_functions! {
         /// Adds any kind of node, here with plain edges only.
         add_node = "cuGraphAddNode_v2"(
             *mut CuGraphNode, CuGraph, *const CuGraphNode, *const c_void, usize, *mut ConditionalParameters);
+        /// The version of CUDA that the driver supports.
+        driver_version = "cuDriverGetVersion"(*mut c_int);
         /// The thread's context.
         context_get = "cuCtxGetCurrent"(*mut CuContext);
     }
@@ -60,10 +68,10 @@ const DECIDE: &[u8] = b".version 6.0
 
 .extern .func cudaGraphSetConditional(.param .b64 switch, .param .b32 value);
 
-.visible .entry decide(.param .align 8 .b8 decision[72])
+.visible .entry decide(.param .align 8 .b8 decision[88])
 {
-    .reg .b64 %switch, %at, %bytes, %failed, %rounds, %value;
-    .reg .b64 %inverts, %ended, %for_host, %checkpoint;
+    .reg .b64 %switch, %at, %bytes, %failed, %rounds, %value, %end;
+    .reg .b64 %most, %equals, %off, %ended, %for_host, %checkpoint;
     .reg .b32 %stop, %on;
     .reg .pred %p;
 
@@ -71,11 +79,13 @@ const DECIDE: &[u8] = b".version 6.0
     ld.param.u64 %bytes, [decision+8];
     ld.param.u64 %failed, [decision+16];
     ld.param.u64 %rounds, [decision+24];
-    ld.param.u64 %inverts, [decision+32];
-    ld.param.u64 %ended, [decision+40];
-    ld.param.u64 %for_host, [decision+48];
-    ld.param.u64 %checkpoint, [decision+56];
-    ld.param.u64 %at, [decision+64];
+    ld.param.u64 %ended, [decision+32];
+    ld.param.u64 %for_host, [decision+40];
+    ld.param.u64 %checkpoint, [decision+48];
+    ld.param.u64 %at, [decision+56];
+    ld.param.u64 %most, [decision+64];
+    ld.param.u64 %equals, [decision+72];
+    ld.param.u64 %off, [decision+80];
     setp.eq.u64 %p, %rounds, 0;
     @%p bra read;
     ld.u64 %value, [%rounds];
@@ -98,30 +108,33 @@ read:
     @%p ld.u32 %value, [%at];
     setp.eq.u64 %p, %bytes, 8;
     @%p ld.u64 %value, [%at];
-    setp.ne.u64 %p, %value, 0;
-    selp.u32 %on, 1, 0, %p;
+    min.u64 %value, %value, %most;
     setp.eq.u64 %p, %ended, 0;
-    @%p bra invert;
-    ld.volatile.u64 %value, [%ended];
-    setp.ne.u64 %p, %value, 0;
-    @%p bra off;
+    @%p bra compare;
+    ld.volatile.u64 %end, [%ended];
+    setp.ne.u64 %p, %end, 0;
+    @%p bra nothing;
     setp.eq.u64 %p, %checkpoint, 0;
-    @%p bra invert;
-    setp.eq.u32 %p, %on, 0;
-    @%p bra invert;
+    @%p bra compare;
+    setp.eq.u64 %p, %value, 0;
+    @%p bra compare;
     st.u64 [%ended], %checkpoint;
     st.u64 [%for_host], %checkpoint;
-invert:
-    cvt.u32.u64 %stop, %inverts;
-    xor.b32 %on, %on, %stop;
+compare:
+    cvt.u32.u64 %on, %value;
+    setp.eq.u64 %p, %equals, 0;
+    @%p bra test;
+    sub.u64 %equals, %equals, 1;
+    setp.eq.u64 %p, %value, %equals;
+    selp.u32 %on, 1, 0, %p;
+test:
     setp.eq.u64 %p, %failed, 0;
     @%p bra turn;
     ld.volatile.u32 %stop, [%failed];
-    setp.ne.u32 %p, %stop, 0;
-    selp.u32 %on, 0, %on, %p;
-    bra turn;
-off:
-    mov.u32 %on, 0;
+    setp.eq.u32 %p, %stop, 0;
+    @%p bra turn;
+nothing:
+    cvt.u32.u64 %on, %off;
 turn:
     setp.eq.u64 %p, %switch, 0;
     @%p ret;
@@ -150,12 +163,30 @@ impl GraphLoops for CudaLoops {
 
     unsafe fn add_loop(&self, to: RawGraph, switch: u64, dependencies: &[RawNode]) -> Called<(RawNode, RawGraph)> {
         // SAFETY: the trait's contract.
-        unsafe { self.add(to, (switch, WHILE), dependencies) }
+        unsafe { self.add_one(to, (switch, WHILE), dependencies) }
     }
 
     unsafe fn add_choice(&self, to: RawGraph, switch: u64, dependencies: &[RawNode]) -> Called<(RawNode, RawGraph)> {
         // SAFETY: the trait's contract.
-        unsafe { self.add(to, (switch, IF), dependencies) }
+        unsafe { self.add_one(to, (switch, IF), dependencies) }
+    }
+
+    fn has_cases(&self) -> bool {
+        let mut version = 0;
+        // SAFETY: the pointer is to a variable.
+        let c = unsafe { (self.driver_version)(&mut version) };
+        called("cuDriverGetVersion", c).is_ok() && version >= HAS_SWITCH
+    }
+
+    unsafe fn add_cases(
+        &self,
+        to: RawGraph,
+        switch: u64,
+        cases: usize,
+        dependencies: &[RawNode],
+    ) -> Called<(RawNode, Vec<RawGraph>)> {
+        // SAFETY: the trait's contract.
+        unsafe { self.add(to, (switch, SWITCH, cases), dependencies) }
     }
 }
 
@@ -164,18 +195,33 @@ impl CudaLoops {
     ///
     /// # Safety
     /// As [`GraphLoops::add_loop`].
+    unsafe fn add_one(
+        &self,
+        to: RawGraph,
+        (switch, chooses): (u64, c_int),
+        dependencies: &[RawNode],
+    ) -> Called<(RawNode, RawGraph)> {
+        // SAFETY: the contract above.
+        let (node, bodies) = unsafe { self.add(to, (switch, chooses, 1), dependencies)? };
+        Ok((node, bodies[0]))
+    }
+
+    /// Adds a conditional node with some bodies.
+    ///
+    /// # Safety
+    /// As [`GraphLoops::add_loop`].
     unsafe fn add(
         &self,
         to: RawGraph,
-        (switch, repeats): (u64, c_int),
+        (switch, chooses, bodies): (u64, c_int, usize),
         dependencies: &[RawNode],
-    ) -> Called<(RawNode, RawGraph)> {
+    ) -> Called<(RawNode, Vec<RawGraph>)> {
         let mut parameters = ConditionalParameters {
             kind: CONDITIONAL,
             reserved: [0; 3],
             switch,
-            repeats,
-            bodies: 1,
+            chooses,
+            bodies: bodies as c_uint,
             made: null_mut(),
             context: self.context()?,
             rest: [0; 26],
@@ -186,7 +232,8 @@ impl CudaLoops {
             let c =
                 (self.add_node)(&mut node, to.0, dependencies.as_ptr(), edges, dependencies.len(), &raw mut parameters);
             called("cuGraphAddNode_v2", c)?;
-            Ok((RawNode(node), RawGraph(*parameters.made)))
+            let made = std::slice::from_raw_parts(parameters.made, bodies);
+            Ok((RawNode(node), made.iter().map(|graph| RawGraph(*graph)).collect()))
         }
     }
 
@@ -211,7 +258,9 @@ mod tests {
             ("bytes", std::mem::offset_of!(octants_driver_gpu::Decision, bytes)),
             ("failed", std::mem::offset_of!(octants_driver_gpu::Decision, failed)),
             ("rounds", std::mem::offset_of!(octants_driver_gpu::Decision, rounds)),
-            ("inverts", std::mem::offset_of!(octants_driver_gpu::Decision, inverts)),
+            ("most", std::mem::offset_of!(octants_driver_gpu::Decision, most)),
+            ("equals", std::mem::offset_of!(octants_driver_gpu::Decision, equals)),
+            ("off", std::mem::offset_of!(octants_driver_gpu::Decision, off)),
             ("ended", std::mem::offset_of!(octants_driver_gpu::Decision, ended)),
             ("for_host", std::mem::offset_of!(octants_driver_gpu::Decision, for_host)),
             ("checkpoint", std::mem::offset_of!(octants_driver_gpu::Decision, checkpoint)),

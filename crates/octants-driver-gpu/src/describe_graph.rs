@@ -1,9 +1,12 @@
 //! [`Description`]: the sections of a kernel as nodes of a vendor's graph.
 //!
 //! Sequential tasks form a chain of kernels. Groups are branches that an empty node joins. A loop is a node with its
-//! own graph, at whose end a single-thread kernel decides whether it runs again. Each branch of a conditional is such a
-//! node, after a kernel that decides whether it runs. The part after a checkpoint is a branch that runs unless the
-//! launch ends there. A section depends on the last node before it.
+//! own graph, at whose end a single-thread kernel decides whether it runs again. A conditional is a node with a graph
+//! per branch, after a kernel that decides which of them runs; without such nodes, each branch is a node of its own
+//! (`describe_choices`). The part after a checkpoint is a branch that runs unless the launch ends there. A section
+//! depends on the last node before it.
+
+mod describe_choices;
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -46,12 +49,35 @@ struct Turn {
     switch: u64,
     /// Without one the switch is on.
     condition: Option<Condition>,
-    /// The switch is on if the condition is zero.
-    inverts: bool,
+    /// The values that are told apart: see [`Told`].
+    told: Told,
     /// Set if this ends a round of the loop of this number.
     ends: Option<u32>,
     /// The number of a checkpoint, where the launch ends if the condition is not zero.
     checkpoint: u64,
+}
+
+/// The state of a switch for each value of its condition.
+#[derive(Debug, Clone, Copy, Default)]
+enum Told {
+    /// On if it is not zero.
+    #[default]
+    Truth,
+    /// On if it is this number. Values above the second number count as that.
+    Equal(u64, u64),
+    /// The number, at most this one.
+    Number(u64),
+}
+
+impl Told {
+    /// The members `most`, `equals` and `off` of a [`Decision`].
+    fn words(self) -> (u64, u64, u64) {
+        match self {
+            Told::Truth => (1, 0, 0),
+            Told::Equal(number, most) => (most, number + 1, 0),
+            Told::Number(most) => (most, 0, u32::MAX.into()),
+        }
+    }
 }
 
 /// A node's parameters: all that may differ between launches.
@@ -91,7 +117,7 @@ impl What {
                 let (rounds, for_host) = (launch.end.in_frame.0, launch.end.for_host.0);
                 KernelParameters::decision(function, Decision { rounds, for_host, ..Decision::default() })
             }
-            What::Decision(function, Turn { switch, condition, inverts, ends, checkpoint }) => {
+            What::Decision(function, Turn { switch, condition, told, ends, checkpoint }) => {
                 let failed = match launch.channel.0 {
                     0 => 0,
                     channel => channel + std::mem::offset_of!(DeviceChannel, failed) as u64,
@@ -101,10 +127,10 @@ impl What {
                     Some(c) => (c.address(launch.args, launch.frame.0)?, u64::from(c.kind.bytes())),
                 };
                 let rounds = ends.map_or(0, |number| launch.rounds_at(number));
-                let (ended, inverts) = (launch.end.in_frame.0, inverts.into());
+                let (ended, (most, equals, off)) = (launch.end.in_frame.0, told.words());
                 let for_host = if checkpoint == 0 { 0 } else { launch.end.for_host.0 };
-                let (condition, decision) = (at, Decision::default());
-                let decision = Decision { switch, condition, bytes, failed, rounds, inverts, ended, ..decision };
+                let (condition, decision) = (at, Decision { most, equals, off, ..Decision::default() });
+                let decision = Decision { switch, condition, bytes, failed, rounds, ended, ..decision };
                 KernelParameters::decision(function, Decision { for_host, checkpoint, ..decision })
             }
         })
@@ -253,10 +279,12 @@ impl<'a> Description<'a> {
                         vec![self.rounds(what, to, &last, (*number, *condition, body))?]
                     }
                     Section::If(condition, branches) => self.choice(what, to, last, (*condition, branches))?,
+                    Section::Switch(selector, parts) => self.cases(what, to, last, (*selector, parts))?,
                     Section::Checkpoint(label, condition, body) => {
                         let last = self.sections(what, to, last, body)?;
                         let place = what.labels.iter().position(|l| l == label).ok_or(NotAGraph::Ever)?;
-                        let turn = Turn { condition: Some(*condition), inverts: true, ..Turn::default() };
+                        let told = Told::Equal(0, 1);
+                        let turn = Turn { condition: Some(*condition), told, ..Turn::default() };
                         return self.rest(what, to, last, (Turn { checkpoint: place as u64 + 1, ..turn }, rest));
                     }
                 }
@@ -367,37 +395,6 @@ impl<'a> Description<'a> {
         }
     }
 
-    /// Sets all switches before any branch runs, because a branch may change the condition.
-    ///
-    /// # Safety
-    /// As [`Description::add`].
-    unsafe fn choice(
-        &mut self,
-        what: &Described<'_>,
-        to: RawGraph,
-        dependencies: Vec<RawNode>,
-        (condition, branches): (Condition, &[Box<[Section]>; 2]),
-    ) -> Result<Vec<RawNode>, NotAGraph> {
-        let loops: &dyn GraphLoops = self.graphs.loops().ok_or(NotAGraph::Ever)?;
-        let function = self.decide.ok_or(NotAGraph::Ever)?;
-        let (mut last, mut switches) = (dependencies, Vec::with_capacity(2));
-        // SAFETY: the contract above.
-        unsafe {
-            for (branch, inverts) in branches.iter().zip([false, true]).filter(|(branch, _)| !branch.is_empty()) {
-                let switch = ever(loops.create_switch(to))?;
-                let turn = Turn { switch, condition: Some(condition), inverts, ..Turn::default() };
-                last = vec![self.kernel(what, to, &last, What::Decision(function, turn))?];
-                switches.push((switch, branch));
-            }
-            for (switch, branch) in switches {
-                let (node, inside) = ever(loops.add_choice(to, switch, &last))?;
-                self.sections(what, inside, Vec::new(), branch)?;
-                last = vec![node];
-            }
-        }
-        Ok(last)
-    }
-
     /// # Safety
     /// As [`Description::add`].
     unsafe fn kernel(
@@ -445,6 +442,6 @@ fn ever<T>(called: Called<T>) -> Result<T, NotAGraph> {
 
 /// Some section runs repeatedly, or only sometimes.
 pub fn decides(sections: &[Section]) -> bool {
-    let asks = |s: &Section| matches!(s, Section::While(..) | Section::If(..) | Section::Checkpoint(..));
+    let asks = |s: &Section| !matches!(s, Section::InOrder(_) | Section::Groups(_));
     sections.iter().any(|s| asks(s) || s.parts().iter().any(|part| decides(part)))
 }

@@ -37,6 +37,8 @@ thread_local! {
     static LAUNCHING: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
     /// The graph nodes added so far.
     static DESCRIBED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    /// The mock library has nodes with several graphs.
+    static HAS_CASES: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The mock library's handle of a loop's switch.
@@ -48,11 +50,18 @@ fn note(what: String) {
 
 /// Records a decision kernel's parameter.
 fn note_decision(words: &[u64]) {
-    let [switch, bytes, failed, rounds, inverts, ended, for_host, checkpoint] = words else { return };
+    let [switch, bytes, failed, rounds, ended, for_host, checkpoint, _, rest @ ..] = words else { return };
+    let [most, equals, off] = rest.try_into().unwrap_or([1, 0, 0]);
     if *switch != SWITCH && (*switch, *failed) != (0, 0) {
         return;
     }
-    let by = if *inverts == 1 { format!("the absence of {bytes}") } else { bytes.to_string() };
+    let by = match (most, equals) {
+        (1, 1) => format!("the absence of {bytes}"),
+        (1, 0) if off == 0 => bytes.to_string(),
+        (1, 0) => format!("either of {bytes}"),
+        (_, 0) => format!("a number up to {most} of {bytes}"),
+        _ => format!("the number {} of {most} of {bytes}", equals - 1),
+    };
     match (switch, rounds, ended, for_host, checkpoint) {
         (0, 0, 1.., 1.., 1..) => note(format!("noting by {bytes} bytes, at checkpoint {checkpoint}")),
         (0, 8.., 0, 0, 0) if *bytes == 0 => note(format!("no rounds at {rounds}")),
@@ -163,8 +172,11 @@ impl Graphs for Acme {
 
     unsafe fn add_kernel(&self, _to: RawGraph, dependencies: &[RawNode], kernel: &KernelNode) -> Called<RawNode> {
         note(format!("kernel after {}", dependencies.len()));
-        // SAFETY: a parameter of tasks is no shorter than that.
-        let words = unsafe { std::slice::from_raw_parts(kernel.parameter.cast::<u64>(), 8) };
+        // SAFETY: a parameter of tasks is no shorter than 8 words, and that of a decision has 11.
+        let words = unsafe {
+            let first = kernel.parameter.cast::<u64>();
+            std::slice::from_raw_parts(first, if *first == SWITCH { 11 } else { 8 })
+        };
         note_decision(words);
         called("graph_kernel", RawNode(null_mut()))
     }
@@ -226,6 +238,21 @@ impl GraphLoops for Acme {
     unsafe fn add_choice(&self, _to: RawGraph, _switch: u64, dependencies: &[RawNode]) -> Called<(RawNode, RawGraph)> {
         note(format!("choice after {}", dependencies.len()));
         called("graph_choice", (RawNode(null_mut()), RawGraph(24 as *mut _)))
+    }
+
+    fn has_cases(&self) -> bool {
+        HAS_CASES.get()
+    }
+
+    unsafe fn add_cases(
+        &self,
+        _to: RawGraph,
+        _switch: u64,
+        cases: usize,
+        dependencies: &[RawNode],
+    ) -> Called<(RawNode, Vec<RawGraph>)> {
+        note(format!("{cases} cases after {}", dependencies.len()));
+        called("graph_cases", (RawNode(null_mut()), vec![RawGraph(32 as *mut _); cases]))
     }
 }
 

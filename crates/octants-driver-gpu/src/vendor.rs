@@ -189,9 +189,9 @@ pub trait GraphCaptures {
     unsafe fn continue_after(&self, stream: RawStream, nodes: &[RawNode]) -> Called<()>;
 }
 
-/// The parameter of the function `decide` of [`GraphLoops::code`]. It turns `switch` on if the integer at `condition`
-/// is not zero (or if it is, with `inverts`), and off otherwise. The switch is always off once something has `failed`
-/// or `ended`.
+/// The parameter of the function `decide` of [`GraphLoops::code`]. It reads the integer at `condition`, or 1 without
+/// one, extended with zeros and limited to `most`. It sets `switch` to that number; with `equals`, to whether it is
+/// `equals - 1`. Once something has `failed` or `ended`, it sets it to `off`.
 ///
 /// - Before that it adds one to `rounds`. Without a switch it only sets `rounds` and `for_host` to zero.
 /// - With a `checkpoint` and a condition that is not zero it writes that number to `ended` and `for_host`.
@@ -206,8 +206,6 @@ pub struct Decision {
     pub failed: u64,
     /// Address of the 64-bit number of completed rounds; zero if unused.
     pub rounds: u64,
-    /// 1 if the switch is on for a condition of zero.
-    pub inverts: u64,
     /// Address of the 64-bit number of the checkpoint where the launch has ended; zero without checkpoints.
     pub ended: u64,
     /// Address of a copy of that; zero if this kernel does not write it.
@@ -216,13 +214,20 @@ pub struct Decision {
     pub checkpoint: u64,
     /// Address of the condition.
     pub condition: u64,
+    /// The largest number.
+    pub most: u64,
+    /// The number for which the switch is on, plus one; zero if the number is the state.
+    pub equals: u64,
+    /// The state in which nothing runs, as 32 bits.
+    pub off: u64,
 }
 
 impl Decision {
     /// The parameter as words.
-    pub fn words(&self) -> [u64; 9] {
-        let Decision { switch, bytes, failed, rounds, inverts, ended, for_host, checkpoint, condition } = *self;
-        [switch, bytes, failed, rounds, inverts, ended, for_host, checkpoint, condition]
+    pub fn words(&self) -> [u64; 11] {
+        let Decision { switch, bytes, failed, rounds, ended, for_host, checkpoint, condition, most, equals, off } =
+            *self;
+        [switch, bytes, failed, rounds, ended, for_host, checkpoint, condition, most, equals, off]
     }
 }
 
@@ -243,6 +248,19 @@ pub trait GraphLoops {
     /// Adds a conditional node after others: an empty graph that runs once if the switch is on by then. Returns the
     /// node and the graph.
     unsafe fn add_choice(&self, to: RawGraph, switch: u64, dependencies: &[RawNode]) -> Called<(RawNode, RawGraph)>;
+
+    /// Whether [`GraphLoops::add_cases`] is available.
+    fn has_cases(&self) -> bool;
+
+    /// Adds a node after others with several empty graphs, of which it runs the one whose position is the switch's
+    /// state; none for a larger state. Returns the node and the graphs.
+    unsafe fn add_cases(
+        &self,
+        to: RawGraph,
+        switch: u64,
+        cases: usize,
+        dependencies: &[RawNode],
+    ) -> Called<(RawNode, Vec<RawGraph>)>;
 }
 
 /// A vendor's own functions.

@@ -53,6 +53,10 @@ impl<'a> Launch<'_, 'a> {
                 let part = if self.holds(*condition)? { then } else { otherwise };
                 self.run(part)
             }
+            TaskGraph::Switch { selector, cases, otherwise } => {
+                let number = usize::try_from(self.integer_at(*selector)?).ok();
+                self.run(number.and_then(|n| cases.get(n)).unwrap_or(otherwise))
+            }
             TaskGraph::Launch { task, .. } => self.launch(*task),
             TaskGraph::Checkpoint { body, .. } => self.run(body),
         }
@@ -75,6 +79,10 @@ impl<'a> Launch<'_, 'a> {
     }
 
     fn holds(&mut self, condition: Condition) -> Result<bool, Fault> {
+        Ok(self.integer_at(condition)? != 0)
+    }
+
+    fn integer_at(&mut self, condition: Condition) -> Result<i128, Fault> {
         let (base, ty) = match condition {
             Condition::Buffer(b) => (self.machine.memory.locate(b, &[]), &self.program.buffers[b.index()].elem),
             Condition::Frame(slot) => (Base::Frame(slot), &self.program.frame[slot.index()]),
@@ -87,6 +95,6 @@ impl<'a> Launch<'_, 'a> {
             thread: (0, 0),
         };
         let bits = self.machine.read_between_tasks(&base, s).map_err(fault)?;
-        Ok(integer(bits, s) != 0)
+        Ok(integer(bits, s))
     }
 }

@@ -40,6 +40,17 @@ impl Parser {
                 let otherwise = if self.eat_word("else") { self.parts(tasks)? } else { TaskGraph::default() };
                 TaskGraph::If { condition, then, otherwise: Box::new(otherwise) }
             }
+            "switch" => {
+                let selector = self.condition()?;
+                self.sign("{")?;
+                let mut cases = Vec::new();
+                while self.eat_word("case") {
+                    cases.push(self.parts(tasks)?);
+                }
+                let otherwise = if self.eat_word("else") { self.parts(tasks)? } else { TaskGraph::default() };
+                self.sign("}")?;
+                TaskGraph::Switch { selector, cases, otherwise: Box::new(otherwise) }
+            }
             "launch" => {
                 let name = self.name()?;
                 let Some(task) = tasks.iter().position(|t| t.name == name) else {

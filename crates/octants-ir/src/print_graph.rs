@@ -48,6 +48,14 @@ impl Printer {
                 }
                 self.close();
             }
+            TaskGraph::Switch { selector, cases, otherwise } => {
+                self.open(&format!("switch {}", place(*selector)));
+                cases.iter().for_each(|case| self.enclosed("case", case, tasks));
+                if **otherwise != TaskGraph::default() {
+                    self.enclosed("else", otherwise, tasks);
+                }
+                self.close();
+            }
             TaskGraph::Launch { task, count } => {
                 let task = tasks.get(task.index()).map_or_else(|| format!("task{}", task.0), |t| name(&t.name));
                 self.line(&match count {

@@ -7,12 +7,13 @@
 //! - A `While` is a do-while loop (`qd.graph.do_while`): it runs its body, reads its condition, and repeats while the
 //!   condition holds. For `Random`, each iteration is a launch of its own: it draws other numbers.
 //! - An `If` reads its condition and runs one of two parts.
+//! - A `Switch` reads its selector, an integer, and runs the case with that number, or `otherwise`.
 //! - A `Launch` runs a task. One task may be launched in several places.
 //! - A `Checkpoint` is a point where a launch may end and a later one resume. The launch ends there if `yields_on` is
 //!   not zero after its body. A launch that resumes at a label skips everything before that checkpoint in program
 //!   order; enclosing loops continue from there.
 //! - A [`Condition`] is a memory location with an integer, true if not zero. It is read after all preceding work in
-//!   the graph.
+//!   the graph. A selector is such a location too.
 //! - A task that fails an assertion ends the graph: no later task and no further iteration runs.
 
 use std::collections::BTreeSet;
@@ -73,6 +74,15 @@ pub enum TaskGraph {
         /// Runs when it does not.
         otherwise: Box<TaskGraph>,
     },
+    /// A choice among numbered cases.
+    Switch {
+        /// The integer that decides.
+        selector: Condition,
+        /// Runs for the value that is its position.
+        cases: Vec<TaskGraph>,
+        /// Runs for any other value.
+        otherwise: Box<TaskGraph>,
+    },
     /// A task.
     Launch {
         /// Which.
@@ -104,6 +114,7 @@ impl TaskGraph {
             TaskGraph::Sequence(parts) | TaskGraph::Parallel(parts) => parts.iter().collect(),
             TaskGraph::While { body, .. } | TaskGraph::Checkpoint { body, .. } => vec![body],
             TaskGraph::If { then, otherwise, .. } => vec![then, otherwise],
+            TaskGraph::Switch { cases, otherwise, .. } => cases.iter().chain([&**otherwise]).collect(),
             TaskGraph::Launch { .. } => Vec::new(),
         }
     }
@@ -125,6 +136,10 @@ impl TaskGraph {
                 then.set_count(of, to);
                 otherwise.set_count(of, to);
             }
+            TaskGraph::Switch { cases, otherwise, .. } => {
+                cases.iter_mut().for_each(|part| part.set_count(of, to));
+                otherwise.set_count(of, to);
+            }
             TaskGraph::Launch { task, count } if *task == of => *count = to,
             TaskGraph::Launch { .. } => {}
         }
@@ -134,6 +149,7 @@ impl TaskGraph {
     pub fn condition(&self) -> Option<Condition> {
         match self {
             TaskGraph::While { condition, .. } | TaskGraph::If { condition, .. } => Some(*condition),
+            TaskGraph::Switch { selector, .. } => Some(*selector),
             TaskGraph::Checkpoint { yields_on, .. } => Some(*yields_on),
             TaskGraph::Sequence(_) | TaskGraph::Parallel(_) | TaskGraph::Launch { .. } => None,
         }

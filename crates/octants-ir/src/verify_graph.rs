@@ -52,6 +52,11 @@ impl GraphVerifier<'_> {
         }
         match part {
             TaskGraph::Sequence(_) | TaskGraph::If { .. } => {}
+            TaskGraph::Switch { cases, .. } => {
+                if cases.len() < 2 {
+                    self.report(Rule::GraphCondition, "a `switch` with fewer than two cases".into());
+                }
+            }
             TaskGraph::Parallel(groups) => {
                 if groups.is_empty() {
                     self.report(Rule::GroupsOfLaunches, "a `parallel` without a group".into());

@@ -31,6 +31,7 @@ fn errors_in_a_graph_name_what_is_wrong() {
     assert_eq!(error("launch b count 1"), "line 5: no task `b` is declared above");
     assert_eq!(error("repeat @0 {}"), "line 5: `repeat` is not a part of a task graph");
     assert_eq!(error("launch a count many"), "line 5: expected a number, found Word(\"many\")");
+    assert_eq!(error("switch @0 { launch a count 1 }"), "line 5: expected `}`, found Word(\"launch\")");
     assert!(error("while 3 {}").starts_with("line 5: expected `@` and a number"));
 }
 

@@ -156,10 +156,11 @@ pub fn by_serial(serial: u64) -> Option<Arc<Program>> {
 /// This thread's current program, or an error with advice.
 pub fn require(py: Python<'_>) -> PyResult<Arc<Program>> {
     current().ok_or_else(|| {
-        if HERE.get() != 0 {
+        let forked = FORKED.load(Ordering::Acquire);
+        if HERE.get() != 0 && !forked {
             return errors::dead_object(py, "device");
         }
-        errors::no_program(py, FORKED.load(Ordering::Acquire))
+        errors::no_program(py, forked)
     })
 }
 

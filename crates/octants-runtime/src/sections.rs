@@ -22,6 +22,8 @@ pub enum Section {
     While(u32, Condition, Box<[Section]>),
     /// Sections for a condition that holds, and for one that does not.
     If(Condition, [Box<[Section]>; 2]),
+    /// Cases, and last the sections for an integer that is not the position of a case.
+    Switch(Condition, Box<[Box<[Section]>]>),
     /// Sections after which a launch ends if a condition holds, and at which another launch may resume, by label.
     Checkpoint(i64, Condition, Box<[Section]>),
 }
@@ -31,7 +33,7 @@ impl Section {
     pub fn parts(&self) -> &[Box<[Section]>] {
         match self {
             Section::InOrder(_) => &[],
-            Section::Groups(groups) => groups,
+            Section::Groups(parts) | Section::Switch(_, parts) => parts,
             Section::While(_, _, body) | Section::Checkpoint(_, _, body) => std::slice::from_ref(body),
             Section::If(_, both) => both,
         }
@@ -39,7 +41,7 @@ impl Section {
 
     /// The memory that this section itself reads.
     fn reads_condition(&self) -> bool {
-        matches!(self, Section::While(..) | Section::If(..) | Section::Checkpoint(..))
+        !matches!(self, Section::InOrder(_) | Section::Groups(_))
     }
 
     /// It, or a section within it, is the checkpoint of this label.
@@ -149,6 +151,11 @@ impl Making<'_> {
                 GraphPart::If { condition, then, otherwise } => {
                     let both = [self.sections(then)?, self.sections(otherwise)?];
                     out.push(Section::If(self.condition(condition)?, both));
+                }
+                GraphPart::Switch { selector, cases, otherwise } => {
+                    let parts =
+                        cases.iter().chain([otherwise]).map(|part| self.sections(part)).collect::<Result<_>>()?;
+                    out.push(Section::Switch(self.condition(selector)?, parts));
                 }
                 GraphPart::Checkpoint { label, yields_on, body } => {
                     out.push(Section::Checkpoint(*label, self.condition(yields_on)?, self.sections(body)?));

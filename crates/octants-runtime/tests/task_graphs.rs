@@ -175,6 +175,31 @@ fn a_branch_runs_one_side_and_a_launch_resumes_at_its_checkpoint() {
 }
 
 #[test]
+fn a_switch_runs_the_case_of_its_number() {
+    for setting in SETTINGS {
+        let (device, log) = device_that(setting);
+        let task = |n| vec![GraphPart::Tasks(n, n + 1)];
+        let stop = GraphPart::Checkpoint { label: 5, yields_on: IN_FRAME, body: task(2) };
+        let cases = vec![task(1), vec![stop], Vec::new()];
+        let switch = GraphPart::Switch { selector: FLAG, cases, otherwise: task(3) };
+        let kernel = load(&device, &artifact(5, vec![GraphPart::Tasks(0, 1), switch, GraphPart::Tasks(4, 5)]));
+        let flag = device.allocate(4).unwrap();
+        log.task_writes(0, Some(0), &[0, 1, 2, 3, u32::MAX as i32 as _]);
+        let args = [flag.ptr().unwrap()];
+        let from = |label| {
+            // SAFETY: the driver runs nothing.
+            unsafe { device.default_stream().launch_from(&kernel, &args, &[], label, &Uninterruptible) }.unwrap();
+            tasks(&log).into_iter().map(|t| t.0).collect::<Vec<_>>().join(" ")
+        };
+        let taken = ["t0 t1 t4", "t0 t2 t4", "t0 t4", "t0 t3 t4", "t0 t3 t4"];
+        assert_eq!(taken.map(|_| from(None)), taken);
+        assert_eq!(from(Some(5)), "t2 t4");
+        drop((kernel, flag));
+        finish(device, &log);
+    }
+}
+
+#[test]
 fn a_device_that_evaluates_checkpoints_reports_where_a_launch_ended() {
     let (device, log) = device_that(RecordingDriver::making_one);
     let checkpoint =

@@ -311,7 +311,10 @@ class CapturedGraph:
                 yield (number, place, ()), value
             return
         if not self._uses[name] and not is_moved:
-            raise TypeError(f"the object named `{name}` is not an argument of any captured launch")
+            raise TypeError(
+                f"the object named `{name}` is not an argument of any captured launch; if a launch uses it as a member "
+                "or the gradient of an argument, give the name to that argument"
+            )
         for use in self._uses[name]:
             yield (use.call, use.parameter, use.within), new_member(name, use, value)
 

@@ -233,7 +233,8 @@ SECTIONS = {
     "several": "a `with` statement in a kernel only supports a single context manager",
     "returns": TOP_LEVEL,
     "returns_within": "`return` is not supported in a kernel with qd.stream_parallel()",
-    "graph": "qd.stream_parallel() is not compatible with graph=True kernels help: remove `graph=True`",
+    "graph": "qd.stream_parallel() is not compatible with graph=True kernels help: use `with qd.graph.parallel():` in "
+    "a `with qd.graph.parallel_context():`, or remove `graph=True`",
     "option": "qd.stream_parallel() takes no arguments except `allow_overlap`",
     "other": "a `with` statement in a kernel only supports qd.stream_parallel(), qd.graph.parallel_context(), "
     "qd.graph.parallel() and qd.checkpoint()",

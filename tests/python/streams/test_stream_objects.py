@@ -353,7 +353,9 @@ def begin():
     add(x, 1.0, qd_stream=s)
     e.record(s)
     f[1] = 5
-    return x, f, s, e
+    with qd.graph.capture() as g:
+        add(x, 0.0)
+    return x, f, s, e, g
 
 def refused(use, text):
     try:
@@ -363,25 +365,25 @@ def refused(use, text):
     else:
         raise AssertionError(text)
 
-def child(x, f, s, e):
+def child(x, f, s, e, g):
     forked, ended = "this process was forked from one with real CPU streams", "belongs to a program that"
-    for use in (lambda: add(x, 1.0), lambda: qd.create_stream(), qd.sync):
+    for use in (lambda: add(x, 1.0), lambda: qd.create_stream(), qd.sync, g.launch):
         refused(use, forked)
     for use in (s.synchronize, s.query, e.synchronize, lambda: x[0], lambda: x.to_numpy(), lambda: f[1]):
         refused(use, ended)
     s.destroy()
     e.destroy()
     qd.init(arch=qd.cpu, cpu_streams=True)
-    y, g, s, e = begin()
+    y, h, s, e, g = begin()
     add(y, 2.0, qd_stream=s)
-    assert abs(y[7] - 3.0) < 1e-9 and g[1] == 5
+    assert abs(y[7] - 3.0) < 1e-9 and h[1] == 5
 
 qd.init(arch=qd.cpu, **OPTIONS)
-x, f, s, e = begin()
+x, f, s, e, g = begin()
 pid = os.fork()
 if pid == 0:
-    child(x, f, s, e)
-    del x, f, s, e
+    child(x, f, s, e, g)
+    del x, f, s, e, g
     gc.collect()
     print("child", flush=True)
     sys.exit()  # with all that is done at the end of an interpreter

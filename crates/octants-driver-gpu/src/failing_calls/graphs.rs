@@ -289,6 +289,71 @@ fn branches_become_conditional_nodes() {
     assert_eq!(DESCRIBED.take(), described);
     // Four tasks, and three decisions, one of the inner choice.
     assert_eq!(kernel.calls(null_mut(), 0, &[128]), "graph_exchange ".repeat(7) + "graph_launch");
+    // With nodes of several graphs, one decision chooses between two branches.
+    HAS_CASES.set(true);
+    kernel.calls(std::ptr::without_provenance_mut(8), 0, &[64]);
+    HAS_CASES.set(false);
+    let described = [
+        "kernel after 0",
+        "kernel after 1",
+        "deciding by either of 4 bytes",
+        "2 cases after 1",
+        "kernel after 0",
+        "kernel after 0",
+        "deciding by 4 bytes",
+        "choice after 1",
+        "kernel after 0",
+        "kernel after 1",
+    ];
+    assert_eq!(DESCRIBED.take(), described);
+}
+
+#[test]
+fn cases_become_one_node_or_a_node_each() {
+    let context = context();
+    let entered = context.enter().unwrap();
+    let selector = Condition { slot: Some(0), offset: 0, kind: ScalarKind::I32 };
+    let tasks = |range| [Section::InOrder(range)].into();
+    let described = |parts: Vec<Box<[Section]>>, has_cases| {
+        let sections = [Section::Switch(selector, parts.into()), Section::InOrder(3..4)];
+        let kernel = Sectioned::new(&entered, 4, 1, &sections);
+        HAS_CASES.set(has_cases);
+        DESCRIBED.take();
+        assert!(kernel.calls(null_mut(), 0, &[64]).ends_with("graph_ready graph_launch"));
+        HAS_CASES.set(false);
+        DESCRIBED.take()
+    };
+    let full = || vec![tasks(0..1), tasks(1..2), tasks(2..3)];
+    let one_node = [
+        "kernel after 0",
+        "deciding by a number up to 2 of 4 bytes",
+        "3 cases after 1",
+        "kernel after 0",
+        "kernel after 0",
+        "kernel after 0",
+        "kernel after 1",
+    ];
+    assert_eq!(described(full(), true), one_node);
+    // Without a last part, the number of cases is a state for which nothing runs.
+    let partial = vec![tasks(0..1), Box::default(), Box::default()];
+    let one_node = ["kernel after 0", "deciding by a number up to 2 of 4 bytes", "2 cases after 1", "kernel after 0"];
+    assert_eq!(described(partial, true)[..4], one_node);
+    let node_each = [
+        "kernel after 0",
+        "deciding by the number 0 of 2 of 4 bytes",
+        "kernel after 1",
+        "deciding by the number 1 of 2 of 4 bytes",
+        "kernel after 1",
+        "deciding by the number 2 of 2 of 4 bytes",
+        "choice after 1",
+        "kernel after 0",
+        "choice after 1",
+        "kernel after 0",
+        "choice after 1",
+        "kernel after 0",
+        "kernel after 1",
+    ];
+    assert_eq!(described(full(), false), node_each);
 }
 
 #[test]

@@ -28,13 +28,7 @@ struct Writes {
 impl Writes {
     fn add(&mut self, program: &Program, graph: &TaskGraph, repeats: bool) {
         match graph {
-            TaskGraph::Sequence(parts) | TaskGraph::Parallel(parts) => {
-                parts.iter().for_each(|part| self.add(program, part, repeats));
-            }
             TaskGraph::While { body, .. } => self.add(program, body, true),
-            TaskGraph::If { then, otherwise, .. } => {
-                [then, otherwise].into_iter().for_each(|part| self.add(program, part, repeats));
-            }
             TaskGraph::Launch { task, count } => {
                 let writes = program.tasks[task.index()].access.writes.iter().copied();
                 if *count != LaunchCount::Known(1) {
@@ -45,7 +39,7 @@ impl Writes {
                     self.add_serial_loops(&program.tasks[task.index()].body);
                 }
             }
-            TaskGraph::Checkpoint { body, .. } => self.add(program, body, repeats),
+            _ => graph.parts().into_iter().for_each(|part| self.add(program, part, repeats)),
         }
     }
 

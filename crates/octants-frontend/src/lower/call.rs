@@ -260,9 +260,10 @@ impl Lowerer<'_> {
                 self.call_object(func, args, kwargs)
             }
             Entity::Builtin(name) if matches!(name.as_str(), "do_while" | "cond") && args.len() == 1 => {
-                let statement = if name == "cond" { "an `if`" } else { "a `while`" };
+                let (word, statement) = if name == "cond" { ("if", "an `if`") } else { ("while", "a `while`") };
                 let text = format!("qd.graph.{name}(...) must be the whole condition of {statement}");
-                self.err(Code::Syntax, text)
+                let hint = format!("put the whole expression in the call: `{word} qd.graph.{name}(not n[()]):`");
+                Err(Diagnostic::new(Code::Syntax, self.b.span, text).with_hint(hint))
             }
             Entity::Builtin(name) => self.call_builtin(obj, &name, args, kwargs),
             Entity::Dtype(s) => {

@@ -13,6 +13,7 @@ use octants_ir::{
 
 use super::graph_sections::GraphSection;
 use super::{LoopKind, Lowerer};
+use crate::arith::type_name;
 use crate::ast::{Expr, Stmt};
 use crate::syntax_facts;
 use crate::value::Value;
@@ -33,11 +34,16 @@ impl Lowerer<'_> {
             return self.refuse_nesting(message, "the context");
         }
         if !self.at_top_level() {
-            return self.err(
-                Code::Syntax,
-                "qd.graph.do_while() must be at the kernel top level or directly in another qd.graph.do_while() loop, \
-                 or in an `if qd.graph.cond(...)` there",
-            );
+            let message = "qd.graph.do_while() must be at the kernel top level or directly in another \
+                           qd.graph.do_while() loop, or in an `if qd.graph.cond(...)` there";
+            let mut refused = Diagnostic::new(Code::Syntax, self.b.span, message);
+            if self.serial_rounds > 0 {
+                refused = refused.with_hint(
+                    "a `break`, `continue` or `return` may leave an iteration of the loop around it, which therefore \
+                     runs on one thread: end that loop by its condition",
+                );
+            }
+            return Err(refused);
         }
         let span = condition.span;
         let condition = self.graph_condition(condition, "qd.graph.do_while()", "while")?;
@@ -52,6 +58,7 @@ impl Lowerer<'_> {
         let is_of_tasks = !syntax_facts::jumps(body);
         self.frame().loops.push(LoopKind::Serial);
         self.rounds += u32::from(is_of_tasks);
+        self.serial_rounds += u32::from(!is_of_tasks);
         let result = self.in_block(|s| {
             s.lower_stmts(body)?;
             if is_of_tasks && is_differentiated && !holds_tasks(&s.b.body, s.b.cursor()) {
@@ -65,6 +72,7 @@ impl Lowerer<'_> {
             Ok(())
         });
         self.rounds -= u32::from(is_of_tasks);
+        self.serial_rounds -= u32::from(!is_of_tasks);
         self.frame().loops.pop();
         let (block, ()) = result?;
         if locals.is_some_and(|locals| !self.writes_to(block, &locals)) {
@@ -183,7 +191,8 @@ impl Lowerer<'_> {
         let decl = &self.buffers[buffer.index()];
         if decl.ndim != 0 || decl.elem != Type::I32 {
             let shown = if decl.name.is_empty() { "the array".into() } else { format!("`{}`", decl.name) };
-            let message = format!("{what}: {shown} must be a 0-dimensional i32 ndarray");
+            let has = format!("it has {} dimensions and elements of type {}", decl.ndim, type_name(&decl.elem));
+            let message = format!("{what}: {shown} must be a 0-dimensional i32 ndarray or field, but {has}");
             return self.err(Code::Type, message);
         }
         Ok(buffer)

@@ -198,6 +198,8 @@ pub(crate) struct Lowerer<'w> {
     outer_control_depth: u32,
     /// The part of that depth that consists of loops whose rounds are tasks of the kernel.
     rounds: u32,
+    /// Enclosing data-dependent loops that run on one thread.
+    serial_rounds: u32,
     /// This place is in a branch that a compile-time constant excludes. Components of vectors may be out of bounds
     /// there: a method for two and three dimensions has such branches.
     never_runs: bool,
@@ -302,6 +304,7 @@ impl<'w> Lowerer<'w> {
             frames: Vec::new(),
             outer_control_depth: 0,
             rounds: 0,
+            serial_rounds: 0,
             never_runs: false,
             in_kernel_body: true,
             in_real_function: false,

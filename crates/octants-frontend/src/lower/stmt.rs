@@ -146,7 +146,9 @@ impl Lowerer<'_> {
         }
         if self.graph != GraphUse::None {
             let message = "qd.stream_parallel() is not compatible with graph=True kernels";
-            return Err(Diagnostic::new(Code::Syntax, self.b.span, message).with_hint("remove `graph=True`"));
+            return Err(Diagnostic::new(Code::Syntax, self.b.span, message).with_hint(
+                "use `with qd.graph.parallel():` in a `with qd.graph.parallel_context():`, or remove `graph=True`",
+            ));
         }
         // Not in a loop or a branch of run time.
         let stands_in_body = self.parsed.get(&self.kernel_obj).is_some_and(|p| {

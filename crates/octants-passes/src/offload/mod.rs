@@ -3,7 +3,7 @@
 //! Each parallel loop at the root becomes a task; the serial statements between two of them form one task. A `loop`
 //! that contains parallel loops becomes a `while` of the graph, and its contents become tasks as well. Its condition
 //! is the buffer element that the end of the round reads, or otherwise a slot of the frame. An `if` that contains
-//! parallel loops becomes an `if` of the graph, with such a condition.
+//! parallel loops becomes an `if` of the graph, with such a condition. Consecutive ones become a `switch` (`choices`).
 //!
 //! A value of one task that another uses is recomputed there if that is cheap (constants, parameters, shapes,
 //! arithmetic on these; addresses always), and otherwise passed in a frame slot. A local used by one task stays a
@@ -18,6 +18,7 @@
 //!
 //! `compute_access` then fills in the access sets.
 
+mod choices;
 mod outline;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -27,6 +28,7 @@ use octants_ir::{
     Task, TaskGraph, TaskId, TaskKind, Type, ValueId,
 };
 
+use choices::number_choices;
 use outline::{Outline, Statement, build_graph, kept_conditions, move_segments, normalize_rounds, outline};
 
 use octants_analysis::compute_access;
@@ -36,6 +38,7 @@ pub(crate) use outline::statement_groups;
 /// Splits a kernel into tasks.
 pub fn offload(mut kernel: Kernel) -> Program {
     normalize_rounds(&mut kernel.body);
+    number_choices(&mut kernel.body);
     let mut cut = Cut::new(&kernel.body);
     cut.trace_uses();
     let frame_locals = cut.place_locals();

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use super::choices::{Chain, chain_of};
 use octants_ir::{
     BinaryOp, BlockId, Body, Condition, Const, Effect, FrameSlot, LoopGroup, Op, RoundEnd, Task, TaskGraph, TaskId,
     Type, UnaryOp, ValueId, round_end, section_of, task_blocks,
@@ -41,9 +42,18 @@ pub(super) enum Outline {
         /// The condition.
         condition: RoundCondition,
     },
+    /// A choice among numbered cases.
+    Switch {
+        /// The number and contents of each case, in the order of the text.
+        cases: Vec<(usize, Vec<Outline>)>,
+        /// The contents of the case for all other values.
+        otherwise: Vec<Outline>,
+        /// The integer.
+        selector: RoundCondition,
+    },
 }
 
-/// The condition of a loop, of the end of a launch, or of a branch.
+/// The condition of a loop, of the end of a launch, or of a branch; the selector of a switch.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum RoundCondition {
     /// Memory that exists anyway.
@@ -126,6 +136,10 @@ impl<F: FnMut(Statement) -> usize> Walk<'_, F> {
                 Op::Loop(inner) if self.blocks.contains(&inner) => self.rounds(inner, repeats, out),
                 Op::If(c, yes, no) if self.blocks.contains(&yes) => {
                     let before = statements.iter().take_while(|u| **u != v).count();
+                    if let Some(chain) = chain_of(self.body, &statements[..before], v) {
+                        out.push(self.switch(chain, &statements[..before], repeats));
+                        continue;
+                    }
                     let condition = self.condition(&statements[..before], c);
                     let branches = [yes, no].map(|branch| self.branch(branch, repeats));
                     out.push(Outline::Choice { branches, condition });
@@ -142,6 +156,23 @@ impl<F: FnMut(Statement) -> usize> Walk<'_, F> {
         if !matches!(out.last(), Some(Outline::Segment(last)) if *last == segment) {
             out.push(Outline::Segment(segment));
         }
+    }
+
+    fn switch(&mut self, chain: Chain, before: &[ValueId], repeats: bool) -> Outline {
+        let selector = match self.body.inst(chain.selector).op {
+            Op::Load(_) => self.condition(before, chain.selector),
+            _ => RoundCondition::Value(chain.selector),
+        };
+        let depth = self.branches.len();
+        let mut cases = Vec::with_capacity(chain.cases.len());
+        for ((number, case), other) in chain.cases.into_iter().zip(&chain.others) {
+            cases.push((number, self.branch(case, repeats)));
+            self.branches.push(*other);
+        }
+        let last = self.branches.pop();
+        let otherwise = last.map_or_else(Vec::new, |other| self.branch(other, repeats));
+        self.branches.truncate(depth);
+        Outline::Switch { cases, otherwise, selector }
     }
 
     fn branch(&mut self, branch: BlockId, repeats: bool) -> Vec<Outline> {
@@ -243,6 +274,13 @@ pub(super) fn kept_conditions(outline: &[Outline]) -> Vec<ValueId> {
                     kept.push(*v);
                 }
             }
+            Outline::Switch { cases, otherwise, selector } => {
+                cases.iter().for_each(|(_, case)| kept.extend(kept_conditions(case)));
+                kept.extend(kept_conditions(otherwise));
+                if let RoundCondition::Value(v) = selector {
+                    kept.push(*v);
+                }
+            }
         }
     }
     kept
@@ -257,6 +295,10 @@ pub(super) fn move_segments(outline: &mut [Outline]) {
                 move_segments(body);
             }
             Outline::Choice { branches, .. } => branches.iter_mut().for_each(|branch| move_segments(branch)),
+            Outline::Switch { cases, otherwise, .. } => {
+                cases.iter_mut().for_each(|(_, case)| move_segments(case));
+                move_segments(otherwise);
+            }
         }
     }
 }
@@ -290,6 +332,14 @@ pub(super) fn build_graph(
                 let [then, otherwise] = branches.each_ref().map(|b| build_graph(b, (tasks, groups), of_segment, slots));
                 let (then, otherwise) = (Box::new(then), Box::new(otherwise));
                 parts.push((None, TaskGraph::If { condition, then, otherwise }));
+            }
+            Outline::Switch { cases, otherwise, selector } => {
+                let build = |part: &[Outline]| build_graph(part, (tasks, groups), of_segment, slots);
+                let mut cases: Vec<_> = cases.iter().map(|(number, case)| (*number, build(case))).collect();
+                cases.sort_by_key(|(number, _)| *number);
+                let cases = cases.into_iter().map(|(_, case)| case).collect();
+                let (selector, otherwise) = (selector.place(slots), Box::new(build(otherwise)));
+                parts.push((None, TaskGraph::Switch { selector, cases, otherwise }));
             }
             Outline::Section { group, body } => {
                 let body = build_graph(body, (tasks, groups), of_segment, slots);

@@ -67,7 +67,13 @@ impl Stream {
         resumes_at: Option<i64>,
         caller: &dyn Caller,
     ) -> Result<Option<i64>> {
-        nesting::refuse_while_capturing("a kernel with checkpoints cannot be launched")?;
+        if nesting::capturing() {
+            let what = format!(
+                "kernel `{}` has checkpoints, whose flags the host reads: it cannot be launched",
+                kernel.meta.name
+            );
+            nesting::refuse_while_capturing(&what)?;
+        }
         let mut checkpoints = Checkpoints { resumes_at, ended_at: None };
         // SAFETY: the caller's contract.
         unsafe { self.launch_in_turn(kernel, (args, arrays), caller, &mut checkpoints)? };

@@ -135,6 +135,15 @@ impl<'a> Walk<'a> {
                             let taken = if holds { then } else { otherwise };
                             self.sections(at, taken, launch).await?;
                         }
+                        Section::Switch(selector, parts) => {
+                            let otherwise = parts.len() - 1;
+                            let number = match resumes {
+                                Some(label) => parts.iter().position(|p| p.iter().any(|s| s.holds_checkpoint(label))),
+                                None => usize::try_from(self.integer_at(at, selector, launch).await?).ok(),
+                            };
+                            let taken = &parts[number.map_or(otherwise, |n| n.min(otherwise))];
+                            self.sections(at, taken, launch).await?;
+                        }
                         Section::Checkpoint(label, condition, body) => {
                             self.scratch.borrow_mut().checkpoints.resumes_at = None;
                             self.sections(at, body, launch).await?;
@@ -349,12 +358,21 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Waits for the work that a branch has queued, reads an integer, and returns whether it is nonzero. Returns an
-    /// error if an assertion has failed.
+    /// Whether [`Walk::integer_at`] is nonzero.
     ///
     /// # Safety
     /// As [`Walk::run`].
     async unsafe fn holds(&self, at: Place, condition: &Condition, launch: &Launch<'_>) -> Result<bool> {
+        // SAFETY: the contract above.
+        Ok(unsafe { self.integer_at(at, condition, launch).await? } != 0)
+    }
+
+    /// Waits for the work that a branch has queued, and reads an integer, extended with zeros. Returns an error if an
+    /// assertion has failed.
+    ///
+    /// # Safety
+    /// As [`Walk::run`].
+    async unsafe fn integer_at(&self, at: Place, condition: &Condition, launch: &Launch<'_>) -> Result<u64> {
         self.end_measure(at.on, launch)?;
         let (stream, device) = (self.stream, &*self.stream.device);
         let bytes = condition.kind.bytes() as usize;
@@ -384,12 +402,12 @@ impl<'a> Walk<'a> {
             return Err(ErrorKind::Interrupted.into());
         }
         if let Some(copy) = copy {
-            return Ok(copy.value() != 0);
+            return Ok(copy.value());
         }
         let mut value = [0u8; 8];
         // SAFETY: the host reaches the integer there, and the work that writes it is done.
         unsafe { std::ptr::copy_nonoverlapping(address as *const u8, value.as_mut_ptr(), bytes) };
-        Ok(value != [0; 8])
+        Ok(u64::from_le_bytes(value))
     }
 
     /// Waits for the work that a branch has queued, or for a copy that was queued last.
