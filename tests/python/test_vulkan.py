@@ -140,13 +140,15 @@ def test_a_process_may_start_many_programs():
 PROGRAMS = Path(__file__).parent / "vulkan_programs.py"
 
 
-def test_validation_layers_report_nothing():
+@pytest.mark.parametrize("portability", ["0", "1"], ids=["all features", "features on Metal"])
+def test_validation_layers_report_nothing(portability):
     if not any(Path("/usr/share/vulkan/explicit_layer.d").glob("VkLayer_khronos_validation.json")):
         pytest.skip("Khronos' validation layers (package vulkan-validationlayers) are not installed")
     layers = {
         "VK_INSTANCE_LAYERS": "VK_LAYER_KHRONOS_validation",
         "VK_LAYER_ENABLES": "VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT",
         "VK_LOADER_DEBUG": "layer",
+        "OCTANTS_VULKAN_PORTABILITY": portability,
     }
     ran = run("", str(PROGRAMS), **layers)
     assert 'Inserted device layer "VK_LAYER_KHRONOS_validation"' in ran.stderr, "the layer was not loaded"

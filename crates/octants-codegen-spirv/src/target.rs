@@ -165,6 +165,7 @@ impl DeviceFeatures {
             loads_matrices: false,
             copies_async: false,
             merges_accesses: false,
+            unrolls_parallel_loops: false,
             costs: CostTable::GENERIC,
         }
     }

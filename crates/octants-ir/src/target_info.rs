@@ -42,6 +42,9 @@ pub struct TargetInfo {
     /// The downstream compiler merges accesses to neighboring addresses. Otherwise the schedule uses vector loads and
     /// stores.
     pub merges_accesses: bool,
+    /// The downstream compiler unrolls parallel loops, so that a thread has several loads in flight. Otherwise the
+    /// schedule sets their unroll factors.
+    pub unrolls_parallel_loops: bool,
     /// Costs of operations.
     pub costs: CostTable,
 }

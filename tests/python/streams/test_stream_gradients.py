@@ -7,6 +7,7 @@ import random
 
 import numpy as np
 import pytest
+from stream_kernels import seed_options
 
 import octants as qd
 
@@ -64,11 +65,10 @@ def measure(x: A, loss: A):
         loss[0] += x[i] * (i + 1)
 
 
-@pytest.fixture(params=range(SEEDS))
+@pytest.fixture
 def seed(request):
     """A schedule, and arithmetic that does not depend on the thread that runs an iteration."""
-    schedule = f"seed:{request.param}"
-    qd.init(arch=qd.cpu, cpu_streams=True, cpu_stream_schedule=schedule, fast_math=False)
+    qd.init(arch=qd.cpu, fast_math=False, **seed_options(request.config, request.param))
     yield request.param
     qd.reset()
 

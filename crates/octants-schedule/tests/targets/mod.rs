@@ -22,6 +22,7 @@ pub const CPU: TargetInfo = TargetInfo {
     loads_matrices: false,
     copies_async: false,
     merges_accesses: true,
+    unrolls_parallel_loops: true,
     costs: CostTable::GENERIC,
 };
 
@@ -44,5 +45,6 @@ pub const GPU: TargetInfo = TargetInfo {
     loads_matrices: false,
     copies_async: false,
     merges_accesses: true,
+    unrolls_parallel_loops: true,
     costs: CostTable::GENERIC,
 };
