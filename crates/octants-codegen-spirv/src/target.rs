@@ -166,6 +166,7 @@ impl DeviceFeatures {
             copies_async: false,
             merges_accesses: false,
             unrolls_parallel_loops: false,
+            types_shared_memory: true,
             costs: CostTable::GENERIC,
         }
     }

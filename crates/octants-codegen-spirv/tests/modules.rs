@@ -90,6 +90,16 @@ fn reductions_and_atomics_are_valid_on_devices_of_all_kinds() {
 }
 
 #[test]
+fn a_sum_has_several_loads_in_flight() {
+    let loads = |features| {
+        let text = modules(&reduction(AtomicOp::Add, Scalar::F32), features, true);
+        text.lines().filter(|line| line.contains("OpLoad") && line.contains("Aligned")).count()
+    };
+    // Four steps together, and one step when fewer are left.
+    assert_eq!(loads(DeviceFeatures::ALL), 5);
+}
+
+#[test]
 fn assertions_and_many_parameters_are_valid() {
     modules(&checked_copy(), LAVAPIPE, true);
     let text = modules(&many_parameters(), LAVAPIPE, true);

@@ -2,7 +2,8 @@
 //!
 //! With `; run: schedule_program`, the expected text of a case is the schedule. Otherwise the case runs passes of the
 //! table [`PASSES`], and the expected text is the program of a variant. Options are `cpu` or `gpu` (the kind of
-//! machine), `sets_unroll_factors` (its compiler does not unroll parallel loops), `arrays_may_alias`, `concurrent_launches`, and the variant to print. Calls of a schedule run all variants.
+//! machine), `sets_unroll_factors` (its compiler does not unroll parallel loops), `arrays_may_alias`,
+//! `concurrent_launches`, and the variant to print. Calls of a schedule run all variants.
 
 #![allow(clippy::unwrap_used)]
 

@@ -214,6 +214,7 @@ pub(crate) const INFO: TargetInfo = TargetInfo {
     copies_async: false,
     merges_accesses: true,
     unrolls_parallel_loops: true,
+    types_shared_memory: false,
     costs: CostTable::GENERIC,
 };
 

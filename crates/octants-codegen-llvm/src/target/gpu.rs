@@ -77,6 +77,7 @@ pub(super) const INFO: TargetInfo = TargetInfo {
     copies_async: false,
     merges_accesses: true,
     unrolls_parallel_loops: true,
+    types_shared_memory: false,
     costs: CostTable::GENERIC,
 };
 

@@ -23,6 +23,7 @@ pub const CPU: TargetInfo = TargetInfo {
     copies_async: false,
     merges_accesses: true,
     unrolls_parallel_loops: true,
+    types_shared_memory: false,
     costs: CostTable::GENERIC,
 };
 
@@ -46,5 +47,6 @@ pub const GPU: TargetInfo = TargetInfo {
     copies_async: false,
     merges_accesses: true,
     unrolls_parallel_loops: true,
+    types_shared_memory: false,
     costs: CostTable::GENERIC,
 };
