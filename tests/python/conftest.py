@@ -6,8 +6,9 @@ on the CPU. Tests marked `on_cpu` are about the CPU: they access its memory dire
 cpu-separate`, the CPU emulates a device whose memory the host cannot address. `--arch amdgpu-standin` runs on the
 second device of a library that replaces HIP's, so that a call on the wrong current device is detected; its streams
 follow seeded schedules. `--arch amdgpu-emulator` runs on the same library, which then emulates the machine code of the
-chip that `HIP_STANDIN_ARCH` names (gfx90a by default). `--arch vulkan-portability` runs on a Vulkan device with the features and limits that Vulkan has on Metal. A
-test is skipped there when a kernel is refused because it needs another feature.
+chip that `HIP_STANDIN_ARCH` names (gfx90a by default). `--arch vulkan-portability` runs on a Vulkan device with the
+features and limits that Vulkan has on Metal. A test is skipped there when a kernel is refused because it needs another
+feature.
 
 Tests marked `in_place` are about memory that the host addresses, those marked `in_order` about launches that return
 after their work: both are left out elsewhere.
