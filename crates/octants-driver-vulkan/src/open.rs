@@ -199,8 +199,10 @@ fn make_device(instance: &ash::Instance, mut found: Found, portable: bool) -> Re
     ];
     let extensions: Vec<*const c_char> = wanted.iter().filter(|(has, _)| *has).map(|(_, n)| n.as_ptr()).collect();
     let words = features.words(&p, found.properties.limits.max_compute_shared_memory_size);
-    let (asks_subgroup, whole_subgroups) =
-        (p.varies && p.takes_sizes && is(features.sizes.subgroup_size_control), is(features.sizes.compute_full_subgroups));
+    let (asks_subgroup, whole_subgroups) = (
+        p.varies && p.takes_sizes && is(features.sizes.subgroup_size_control),
+        is(features.sizes.compute_full_subgroups),
+    );
     let Features { core, ref mut eleven, ref mut twelve, ref mut floats, ref mut sizes, ref mut clock, .. } = features;
     let mut create = vk::DeviceCreateInfo::default()
         .queue_create_infos(&queue_info)

@@ -11,8 +11,8 @@ use octants_analysis::local_uses;
 use octants_ir::insert_code::{any_bits, push_if, zero};
 use octants_ir::schedule::{Region, RegionMemory, ScatterPrivatization, Variant};
 use octants_ir::{
-    AtomicOp, BinaryOp, BlockId, Buffer, BufferId, Builder, GridValue, Layout, MemorySpace, Op, Program, Scalar, Scheduled,
-    ThreadScope, Type, ValueId,
+    AtomicOp, BinaryOp, BlockId, Buffer, BufferId, Builder, GridValue, Layout, MemorySpace, Op, Program, Scalar,
+    Scheduled, ThreadScope, Type, ValueId,
 };
 
 use crate::clone_code::{Cloner, plainly};
