@@ -90,7 +90,14 @@ VULKAN_TESTS := $(addprefix tests/python/, \
     test_narrow_atomics.py \
     streams/test_stream_order.py streams/test_stream_objects.py streams/test_stream_schedules.py \
     streams/test_stream_sections.py streams/test_stream_threads.py streams/test_stream_messages.py \
-    streams/test_captured_graphs.py streams/test_graph_updates.py simt)
+    streams/test_captured_graphs.py streams/test_graph_updates.py streams/test_stream_gradients.py \
+    streams/test_stream_stress.py streams/test_random_captured_graphs.py simt)
+
+# Pass 5: the same with the features and limits that Vulkan has on Metal.
+PORTABILITY_TESTS := $(addprefix tests/python/, \
+    test_fields.py test_ndarray.py test_math.py test_loop_bounds.py test_shared_memory.py test_algorithms.py \
+    test_coarsened_loops.py test_blocked_sums.py test_narrow_atomics.py test_failed_checks.py calls \
+    streams/test_stream_order.py streams/test_stream_sections.py streams/test_captured_graphs.py simt)
 
 # Last passes: machine code of four AMD chips in an emulator, through the stand-in.
 EMULATED_TESTS := $(addprefix tests/python/, \
@@ -101,7 +108,8 @@ test-python: $(STAMPS)/build
 	$(BIN)/python -m pytest tests/python -rs -n 2
 	$(BIN)/python -m pytest --arch cpu-separate $(SEPARATE_TESTS) -n 2
 	OCTANTS_TEST_SEEDS=5 $(BIN)/python -m pytest --arch amdgpu-standin $(STANDIN_TESTS) -rs -n 2
-	$(BIN)/python -m pytest --arch vulkan $(VULKAN_TESTS) -rs -n 2
+	OCTANTS_TEST_SEEDS=5 $(BIN)/python -m pytest --arch vulkan $(VULKAN_TESTS) -rs -n 2
+	$(BIN)/python -m pytest --arch vulkan-portability $(PORTABILITY_TESTS) -rs -n 2
 	HIP_STANDIN_ARCH=hostgpu-wave32 $(BIN)/python -m pytest --arch amdgpu-standin tests/python/simt -rs -n 2
 	for chip in gfx90a gfx942 gfx1100 gfx1200; do \
 	    HIP_STANDIN_ARCH=$$chip $(BIN)/python -m pytest --arch amdgpu-emulator $(EMULATED_TESTS) -rs -n 2; \

@@ -21,8 +21,10 @@ from measuring import inputs
 from package_kernels import prepare_mpm88
 
 import octants as qd
+from octants.algorithms import launch
 
 F = qd.types.ndarray(qd.f32, 1)
+Ints = qd.types.ndarray(qd.i32, 1)
 F2 = qd.types.ndarray(qd.f32, 2)
 
 # The measured quantities: unit, and whether more is better.
@@ -31,6 +33,10 @@ MEASURED = {
     "copy": ("GB/s", True),
     "sum": ("GB/s", True),
     "sum of a field": ("GB/s", True),
+    "sum of i32": ("GB/s", True),
+    "maximum": ("GB/s", True),
+    "dot product": ("GB/s", True),
+    "reduce": ("GB/s", True),
     "stencil": ("GB/s", True),
     "map": ("G elements/s", True),
     "MPM88": ("steps/s", True),
@@ -57,6 +63,24 @@ def copy(a: F, b: F):
 def total(a: F, out: F):
     for i in a:
         out[0] += a[i]
+
+
+@qd.kernel
+def total_of_integers(a: Ints, out: Ints):
+    for i in a:
+        out[0] += a[i]
+
+
+@qd.kernel
+def maximum(a: F, out: F):
+    for i in a:
+        qd.atomic_max(out[0], a[i])
+
+
+@qd.kernel
+def dot(a: F, b: F, out: F):
+    for i in a:
+        out[0] += a[i] * b[i]
 
 
 @qd.kernel
@@ -127,6 +151,8 @@ def measure(arch: str, n: int) -> dict[str, float]:
     x.fill(1.0)
     f = qd.field(qd.f32, n)
     f.fill(1.0)
+    integers, integer = qd.ndarray(qd.i32, n), qd.ndarray(qd.i32, 1)
+    integers.fill(1)
 
     @qd.kernel
     def total_of_field(out: F):
@@ -138,6 +164,10 @@ def measure(arch: str, n: int) -> dict[str, float]:
         "copy": 8e-9 * n / seconds(lambda: copy(a, b)),
         "sum": 4e-9 * n / seconds(lambda: total(a, out)),
         "sum of a field": 4e-9 * n / seconds(lambda: total_of_field(out)),
+        "sum of i32": 4e-9 * n / seconds(lambda: total_of_integers(integers, integer)),
+        "maximum": 4e-9 * n / seconds(lambda: maximum(a, out)),
+        "dot product": 8e-9 * n / seconds(lambda: dot(a, b, out)),
+        "reduce": 4e-9 * n / seconds(lambda: launch.reduce(a, out)),
         "stencil": 8e-9 * side * side / seconds(lambda: stencil(x, y)),
         "map": 1e-9 * n / seconds(lambda: compute(a, c)),
         "launch": 1e6 * seconds(lambda: touch(small)),

@@ -6,7 +6,9 @@ on the CPU. Tests marked `on_cpu` are about the CPU: they access its memory dire
 cpu-separate`, the CPU emulates a device whose memory the host cannot address. `--arch amdgpu-standin` runs on the
 second device of a library that replaces HIP's, so that a call on the wrong current device is detected; its streams
 follow seeded schedules. `--arch amdgpu-emulator` runs on the same library, which then emulates the machine code of the
-chip that `HIP_STANDIN_ARCH` names (gfx90a by default).
+chip that `HIP_STANDIN_ARCH` names (gfx90a by default). `--arch vulkan-portability` runs on a Vulkan device with the
+features and limits that Vulkan has on Metal. A test is skipped there when a kernel is refused because it needs another
+feature.
 
 Tests marked `in_place` are about memory that the host addresses, those marked `in_order` about launches that return
 after their work: both are left out elsewhere.
@@ -15,7 +17,9 @@ The disk cache of compiled kernels is off, unless `OCTANTS_OFFLINE_CACHE=1` is s
 """
 
 import os
+import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import hip_standin
@@ -30,6 +34,10 @@ os.environ.setdefault("OCTANTS_OFFLINE_CACHE", "0")
 TEST_BEDS = {"cpu_stream_schedule", "cpu_separate_memory"}
 SEPARATE = "cpu-separate"
 STANDINS = hip_standin.ARCHS
+PORTABILITY = "vulkan-portability"
+# The compile-time error for what such a device lacks, and the names of these types.
+LACKS = re.compile(r"this device has no (64-bit floats in shaders|atomic operations on [iuf]64|clock)[^\n]*")
+WIDE = re.compile(r"[iuf]64|float64|int64|clock")
 ONLY_CPU = {
     "in_place": "the host cannot address this memory",
     "in_order": "launches return before their work is done",
@@ -38,7 +46,7 @@ ONLY_CPU = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    beds = ", ".join(["cpu", SEPARATE, *STANDINS, "cuda", "vulkan"])
+    beds = ", ".join(["cpu", SEPARATE, *STANDINS, "cuda", "vulkan", PORTABILITY])
     parser.addoption("--arch", default="cpu", help=f"where the tests run: {beds}, ...")
 
 
@@ -68,7 +76,9 @@ def pytest_configure(config: pytest.Config) -> None:
             # A device has its own streams.
             options.pop("cpu_streams", None)
             options.pop("cpu_max_num_threads", None)
-            options["arch"] = getattr(qd, arch)
+            options["arch"] = qd.vulkan if arch == PORTABILITY else getattr(qd, arch)
+            if arch == PORTABILITY:
+                options["vulkan_portability"] = True
             options.setdefault("enable_fallback", False)
         return original(*args, **options)
 
@@ -84,10 +94,21 @@ def no_faults(request: pytest.FixtureRequest) -> Any:
         assert hip_standin.take_faults() == ""
 
 
+def skip_if_refused(item: pytest.Item, report: Any, error: str) -> None:
+    """Skips a test of which a kernel needs a feature that Vulkan lacks on Metal. A test that names no such type must
+    not need one."""
+    lacks = LACKS.search(error)
+    if lacks and WIDE.search(Path(item.path).read_text(encoding="utf-8")):
+        report.outcome = "skipped"
+        report.longrepr = (str(item.path), item.location[1] or 0, f"Skipped: {lacks.group()}")
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
     outcome = yield
     report = outcome.get_result()
+    if report.failed and call.excinfo is not None and item.config.getoption("--arch") == PORTABILITY:
+        skip_if_refused(item, report, str(call.excinfo.value))
     # A process that has lost its device can run no further test there: pytest-xdist starts another in its place.
     if report.failed and "is lost to this process" in str(report.longrepr) and os.environ.get("PYTEST_XDIST_WORKER"):
         print(report.longreprtext[-2000:], file=sys.stderr, flush=True)

@@ -140,7 +140,11 @@ def test_a_process_may_start_many_programs():
 PROGRAMS = Path(__file__).parent / "vulkan_programs.py"
 
 
-def test_validation_layers_report_nothing():
+PORTABILITY = pytest.mark.parametrize("portability", ["0", "1"], ids=["all features", "features on Metal"])
+
+
+def run_validated(program, file="-c", **variables):
+    """Runs a program under the validation layers, which must report nothing."""
     if not any(Path("/usr/share/vulkan/explicit_layer.d").glob("VkLayer_khronos_validation.json")):
         pytest.skip("Khronos' validation layers (package vulkan-validationlayers) are not installed")
     layers = {
@@ -148,8 +152,22 @@ def test_validation_layers_report_nothing():
         "VK_LAYER_ENABLES": "VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT",
         "VK_LOADER_DEBUG": "layer",
     }
-    ran = run("", str(PROGRAMS), **layers)
+    ran = run(program, file, **layers, **variables)
     assert 'Inserted device layer "VK_LAYER_KHRONOS_validation"' in ran.stderr, "the layer was not loaded"
     told = [line for line in (ran.stdout + ran.stderr).splitlines() if "VUID" in line or "SYNC-" in line]
     assert not told, told
-    assert "ran all programs" in ran.stdout
+    return ran.stdout
+
+
+@PORTABILITY
+def test_validation_layers_report_nothing(portability):
+    assert "ran all programs" in run_validated("", str(PROGRAMS), OCTANTS_VULKAN_PORTABILITY=portability)
+
+
+# The validation layers take much of the time.
+@PORTABILITY
+def test_the_selftest_passes_and_validation_layers_report_nothing(portability):
+    program = "import sys; from octants.selftest.run import main; sys.exit(main(['--arch', 'vulkan']))"
+    printed = run_validated(program, OCTANTS_VULKAN_PORTABILITY=portability)
+    assert ", 0 failed, " in printed
+    assert ("left out     " in printed and "no 64-bit floats" in printed) == (portability == "1")

@@ -44,6 +44,23 @@ def say(x: Ints):
         print("element", i, x[i])
 
 
+@qd.kernel
+def scatter(at: Ints, a: qd.types.ndarray(qd.i32, 1), b: qd.types.ndarray(qd.u32, 1), c: qd.types.ndarray(qd.f32, 1)):
+    for i in at:
+        a[at[i]] += 1
+        b[at[i]] += qd.u32(2)
+        c[at[i]] += 0.5
+
+
+def run_sums():
+    at = qd.ndarray(qd.i32, 100_000)
+    at.from_numpy(np.arange(100_000, dtype=np.int32) % 1000)
+    sums = [qd.ndarray(dtype, 1000) for dtype in (qd.i32, qd.u32, qd.f32)]
+    scatter(at, *sums)
+    for each, value in zip(sums, (100, 200, 50.0), strict=True):
+        assert (each.to_numpy() == value).all()
+
+
 def run_streams():
     x, y, z = (qd.ndarray(qd.i32, 1000) for _ in range(3))
     with qd.create_stream() as s1, qd.create_stream(priority=-1) as s2, qd.create_event(timing=True) as e:
@@ -90,6 +107,7 @@ def run_messages():
 
 for options in ({}, {"debug": True}, {"kernel_profiler": True}):
     qd.init(arch=qd.vulkan, enable_fallback=False, offline_cache=False, **options)
+    run_sums()
     run_streams()
     run_memory()
     run_messages()

@@ -4,7 +4,7 @@ use octants_artifact::{Artifact, CodeTarget};
 use octants_codegen_spirv::{self as spirv, DeviceFeatures};
 use octants_diag::Span;
 use octants_driver_gpu::{GpuConfig, Unavailable};
-use octants_driver_vulkan::{self as driver, Instances};
+use octants_driver_vulkan::{self as driver, Instances, Request};
 use octants_engine::{Backend, CodeForm, CodeGenerator, DeviceInfo, DeviceSettings};
 use octants_ir::{CodegenError, CodegenOptions, Scheduled, TargetInfo};
 use octants_runtime::Driver;
@@ -20,6 +20,8 @@ const OBJECT: CodeForm = crate::llvm::OBJECT;
 const USUAL: &str = "vulkan";
 /// The target without optional features.
 const LEAST: &str = "vulkan-minimum";
+/// The target of Vulkan on Metal.
+const METAL: &str = "vulkan-metal";
 
 /// octants-codegen-spirv as the engine calls it.
 pub struct Spirv;
@@ -87,6 +89,24 @@ fn gpu_config(settings: &DeviceSettings) -> GpuConfig {
     GpuConfig { device: settings.device, library: settings.driver_library.clone(), ..GpuConfig::default() }
 }
 
+fn request(settings: &DeviceSettings) -> Request {
+    let takes_processor = !settings.only_graphics_processors;
+    Request { gpu: gpu_config(settings), takes_processor, portable: settings.portable }
+}
+
+/// The features of Vulkan on Metal, for Apple GPUs.
+fn metal() -> DeviceFeatures {
+    DeviceFeatures {
+        float64: false,
+        special_float64: false,
+        atomic_float64: false,
+        atomic_int64: false,
+        shared_atomic_int64: false,
+        clock: false,
+        ..DeviceFeatures::ALL
+    }
+}
+
 impl Backend for Vulkan {
     fn names(&self) -> &'static [&'static str] {
         &["vulkan"]
@@ -97,14 +117,14 @@ impl Backend for Vulkan {
     }
 
     fn open(&self, settings: &DeviceSettings) -> Result<Box<dyn Driver>, String> {
-        match driver::open(&self.instances, &gpu_config(settings), !settings.only_graphics_processors) {
+        match driver::open(&self.instances, &request(settings)) {
             Ok(driver) => Ok(Box::new(driver)),
             Err(Unavailable(reason)) => Err(reason),
         }
     }
 
     fn usual_device(&self, settings: &DeviceSettings) -> Option<u32> {
-        driver::usual(&self.instances, &gpu_config(settings), !settings.only_graphics_processors).ok()
+        driver::usual(&self.instances, &request(settings)).ok()
     }
 
     fn devices(&self, settings: &DeviceSettings) -> Result<Vec<DeviceInfo>, String> {
@@ -119,7 +139,7 @@ impl Backend for Vulkan {
     }
 
     fn targets(&self) -> Vec<String> {
-        [USUAL, LEAST].map(String::from).to_vec()
+        [USUAL, LEAST, METAL].map(String::from).to_vec()
     }
 
     fn usual_target(&self, _arch: &str) -> &'static str {
@@ -130,6 +150,7 @@ impl Backend for Vulkan {
         match name {
             USUAL => Some(DeviceFeatures::ALL.code_target()),
             LEAST => Some(DeviceFeatures::NONE.code_target()),
+            METAL => Some(metal().code_target()),
             _ => None,
         }
     }

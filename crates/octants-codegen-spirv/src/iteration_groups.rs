@@ -44,6 +44,18 @@ impl Groups {
         let all_whole = is_whole(lead) && is_whole(trips) && tile_columns.is_none();
         Some(Groups { of, tile_columns, start, lead, trips, count, all_whole })
     }
+
+    /// Position of a group's first neighbor among the loop's indices; beyond all of them if it is before the loop.
+    fn position(&self, e: &Emitter, group: Id) -> Id {
+        e.sub(e.mul(group, e.u32c(self.of.factor)), self.lead)
+    }
+
+    /// Whether the loop contains all neighbors of a group; `None` if it always does.
+    pub fn is_whole(&self, e: &Emitter, group: Id) -> Option<Id> {
+        // The launcher ensures that a row has at least a group.
+        let most = e.sub(self.trips, e.u32c(self.of.factor));
+        (!self.all_whole).then(|| e.ule(self.position(e, group), most))
+    }
 }
 
 /// The last two axes in tiles, one for a block of threads at a time. All numbers are u32.
@@ -89,36 +101,22 @@ impl<'p> Lowering<'_, 'p> {
         (v, l): (ValueId, &'p ForLoop),
         axes: &[Axis],
         digits: &[Id],
-        groups: Groups,
+        groups: &Groups,
         targets: LoopTargets,
     ) {
-        let e = self.e;
-        let (last, outer) = axes.split_last().expect("compiler bug: adjacent iterations without an axis");
-        let (group, outer_digits) = digits.split_last().expect("compiler bug: an axis without a digit");
-        let lanes = groups.of.factor;
-        let first = e.mul(*group, e.u32c(lanes));
-        let outer: Vec<Index> = outer.iter().zip(outer_digits).map(|(axis, digit)| self.index(axis, *digit)).collect();
-        let start = Axis { begin: groups.start, ..*last };
-        // Position among the loop's indices; beyond all of them if the group begins before the loop.
-        let position = e.sub(first, groups.lead);
-        let indices_at = |this: &Self, lane: Id| {
-            let mut indices = outer.clone();
-            indices.push(this.index(&start, e.add(first, lane)));
-            indices
-        };
-        // The launcher ensures that a row has at least a group.
-        let most = e.sub(groups.trips, e.u32c(lanes));
-        let mut selection = (!groups.all_whole).then(|| e.begin_if(e.ule(position, most), true));
-        let indices = indices_at(self, e.u32c(0));
-        self.iteration(v, groups.of.body, indices, e.u64c(0), targets);
-        let Some(mut selection) = selection.take() else { return };
+        let (e, lanes) = (self.e, groups.of.factor);
+        let group = *digits.last().expect("compiler bug: an axis without a digit");
+        let selection = groups.is_whole(e, group).map(|is_whole| e.begin_if(is_whole, true));
+        self.whole_group(v, axes, digits, groups, targets);
+        let Some(mut selection) = selection else { return };
         e.begin_else(&mut selection);
+        let position = groups.position(e, group);
         let (lane_loop, counters) = e.begin_loop(&[e.u32c(0)]);
         let lane = counters[0];
         e.loop_while(&lane_loop, e.ult(lane, e.u32c(lanes)));
         self.open(&lane_loop);
         let is_inside = e.begin_if(e.ult(e.add(position, lane), groups.trips), false);
-        let indices = indices_at(self, lane);
+        let indices = self.neighbor(axes, digits, groups, lane);
         let one = LoopTargets { on_break: lane_loop.done, on_continue: lane_loop.next, is_left: None };
         self.iteration(v, l.body, indices, e.u64c(0), one);
         e.end_if(is_inside);
@@ -126,5 +124,24 @@ impl<'p> Lowering<'_, 'p> {
         e.end_body(&lane_loop);
         e.end_loop(&lane_loop, &[e.add(lane, e.u32c(1))]);
         e.end_if(selection);
+    }
+
+    /// The neighbors of a group that the loop contains, together.
+    pub fn whole_group(&mut self, v: ValueId, axes: &[Axis], digits: &[Id], groups: &Groups, targets: LoopTargets) {
+        let indices = self.neighbor(axes, digits, groups, self.e.u32c(0));
+        self.iteration(v, groups.of.body, indices, self.e.u64c(0), targets);
+    }
+
+    /// The indices of a neighbor in a group.
+    fn neighbor(&self, axes: &[Axis], digits: &[Id], groups: &Groups, lane: Id) -> Vec<Index> {
+        let e = self.e;
+        let (last, outer) = axes.split_last().expect("compiler bug: adjacent iterations without an axis");
+        let (group, outer_digits) = digits.split_last().expect("compiler bug: an axis without a digit");
+        let mut indices: Vec<Index> =
+            outer.iter().zip(outer_digits).map(|(axis, digit)| self.index(axis, *digit)).collect();
+        let start = Axis { begin: groups.start, ..*last };
+        let first = e.mul(*group, e.u32c(groups.of.factor));
+        indices.push(self.index(&start, e.add(first, lane)));
+        indices
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Adjacent threads run adjacent iterations, so that their accesses coalesce. Every thread reaches the end of the loop,
 //! even if it ran no iteration or an assertion failed. A barrier may follow. A loop with a group hands out groups of
-//! iterations (`iteration_groups`).
+//! iterations (`iteration_groups`). A thread runs several steps of an unrolled loop together if it has that many left,
+//! so that their loads are in flight together.
 
 use octants_ir::{BlockId, ForLoop, ValueId};
 
@@ -10,6 +11,15 @@ use crate::emit::Id;
 use crate::iteration_groups::{Groups, Tile};
 use crate::lowering::{Axis, Index, LoopTargets, Lowering};
 use crate::odometer::Odometer;
+
+/// How threads walk through the iterations of a loop.
+struct Walk<'p> {
+    of: (ValueId, &'p ForLoop),
+    axes: Vec<Axis>,
+    groups: Option<Groups>,
+    tile: Option<Tile>,
+    odometer: Odometer,
+}
 
 impl<'p> Lowering<'_, 'p> {
     fn axis(&self, begin: ValueId, end: ValueId) -> Axis {
@@ -46,28 +56,18 @@ impl<'p> Lowering<'_, 'p> {
             (_, None) => self.thread_of_grid(),
         };
         let odometer = Odometer::new(e, sizes, number, all);
-        let mut begin = odometer.starts.clone();
-        begin.push(odometer.starts(e));
+        let unroll = l.hints.unroll.filter(|_| tile.is_none());
+        let walk = Walk { of: (v, l), axes, groups, tile, odometer };
+        let mut begin = walk.odometer.starts.clone();
+        begin.push(walk.odometer.starts(e));
         let (open, mut counters) = e.begin_loop(&begin);
         let more = counters.pop().expect("compiler bug: a loop without a condition");
         e.loop_while(&open, more);
         self.open(&open);
         let targets = LoopTargets { on_break: open.done, on_continue: open.next, is_left: None };
-        match groups {
-            None => {
-                let digits = &counters[..axes.len()];
-                let linear = self.linear(&axes, digits);
-                let indices = axes.iter().zip(digits).map(|(axis, digit)| self.index(axis, *digit)).collect();
-                self.iteration(v, l.body, indices, linear, targets);
-            }
-            Some(groups) => {
-                let mut digits = counters[..axes.len()].to_vec();
-                let selection = tile.map(|tile| e.begin_if(tile.place(self, &mut digits), false));
-                self.group((v, l), &axes, &digits, groups, targets);
-                if let Some(selection) = selection {
-                    e.end_if(selection);
-                }
-            }
+        let steps = unroll.map(|unroll| self.steps(&walk, &counters, unroll.factor, targets));
+        if steps.is_none() {
+            self.step(&walk, &counters, targets);
         }
         self.loops.pop();
         e.end_body(&open);
@@ -75,13 +75,63 @@ impl<'p> Lowering<'_, 'p> {
         if has_breaks {
             self.note_left(false);
         }
-        let (mut next, is_last) = odometer.step(e, &counters);
+        let (mut next, is_last) = steps.unwrap_or_else(|| walk.odometer.step(e, &counters));
         next.push(e.not(is_last));
         e.end_loop(&open, &next);
         if e.features.limits_loops {
-            self.check_rounds(v, odometer.is_before_end(e, &counters), has_breaks);
+            self.check_rounds(v, walk.odometer.is_before_end(e, &counters), has_breaks);
         }
         self.end_reductions(l);
+    }
+
+    /// The iteration or group at these digits.
+    fn step(&mut self, walk: &Walk<'p>, digits: &[Id], targets: LoopTargets) {
+        let (e, (v, l), axes) = (self.e, walk.of, &walk.axes);
+        let mut digits = digits[..axes.len()].to_vec();
+        let Some(groups) = &walk.groups else {
+            let linear = self.linear(axes, &digits);
+            let indices = axes.iter().zip(digits).map(|(axis, digit)| self.index(axis, digit)).collect();
+            return self.iteration(v, l.body, indices, linear, targets);
+        };
+        let selection = walk.tile.as_ref().map(|tile| e.begin_if(tile.place(self, &mut digits), false));
+        self.group(walk.of, axes, &digits, groups, targets);
+        if let Some(selection) = selection {
+            e.end_if(selection);
+        }
+    }
+
+    /// Several steps together if the thread has that many left and all their groups are whole, and otherwise one step.
+    /// Returns the digits that follow, and whether there are none.
+    fn steps(&mut self, walk: &Walk<'p>, digits: &[Id], factor: u32, targets: LoopTargets) -> (Vec<Id>, Id) {
+        let (e, axes) = (self.e, walk.axes.len());
+        let mut places = vec![digits[..walk.odometer.starts.len()].to_vec()];
+        let mut ends = Vec::new();
+        for at in 0..factor as usize {
+            // Digits after the end mean nothing.
+            let (next, is_last) = walk.odometer.step(e, &places[at]);
+            places.push(next);
+            ends.push(is_last);
+        }
+        let (after, is_last) = (places.pop(), ends.pop());
+        let (after, is_last) = after.zip(is_last).expect("compiler bug: a loop unrolled without a factor");
+        let mut together = ends.iter().fold(e.truth(true), |all, end| e.both(all, e.not(*end)));
+        for place in &places {
+            if let Some(is_whole) = walk.groups.as_ref().and_then(|groups| groups.is_whole(e, place[axes - 1])) {
+                together = e.both(together, is_whole);
+            }
+        }
+        let mut selection = e.begin_if(together, true);
+        for place in &places {
+            match &walk.groups {
+                None => self.step(walk, place, targets),
+                Some(groups) => self.whole_group(walk.of.0, &walk.axes, &place[..axes], groups, targets),
+            }
+        }
+        e.begin_else(&mut selection);
+        self.step(walk, &places[0], targets);
+        e.end_if(selection);
+        let next = after.iter().zip(&places[1]).map(|(after, next)| e.select(together, *after, *next)).collect();
+        (next, e.select(together, is_last, ends[0]))
     }
 
     /// One iteration, or the code of a group: fresh locals, its own sequence of random numbers, the body.

@@ -165,6 +165,8 @@ impl DeviceFeatures {
             loads_matrices: false,
             copies_async: false,
             merges_accesses: false,
+            unrolls_parallel_loops: false,
+            types_shared_memory: true,
             costs: CostTable::GENERIC,
         }
     }

@@ -90,6 +90,14 @@ fn reductions_and_atomics_are_valid_on_devices_of_all_kinds() {
 }
 
 #[test]
+fn a_sum_has_several_loads_in_flight() {
+    let text = modules(&reduction(AtomicOp::Add, Scalar::F32), DeviceFeatures::ALL, true);
+    let main = text.split("OpFunctionEnd").next().unwrap();
+    // Four steps together, and one step when fewer are left.
+    assert_eq!(main.lines().filter(|line| line.contains("OpLoad") && line.contains("Aligned")).count(), 5, "{main}");
+}
+
+#[test]
 fn assertions_and_many_parameters_are_valid() {
     modules(&checked_copy(), LAVAPIPE, true);
     let text = modules(&many_parameters(), LAVAPIPE, true);

@@ -13,7 +13,7 @@
 //! - A captured graph of steps in sequence is a secondary command buffer: recorded once, executed by each launch.
 //! - Every error names the call and the operation. Once the device is lost, every call returns that error.
 //!
-//! Reading order: [`checked`], [`instance`], [`gpu`], [`mod@open`], [`memory`], [`timeline`], [`stream`],
+//! Reading order: [`checked`], [`instance`], [`gpu`], [`features`], [`portability`], [`mod@open`], [`memory`], [`timeline`], [`stream`],
 //! [`follower`], [`event`], [`module`], [`dispatch`],
 //! [`recorded`], [`graph`], [`driver`].
 
@@ -21,6 +21,7 @@ pub mod checked;
 pub mod dispatch;
 pub mod driver;
 pub mod event;
+pub mod features;
 pub mod follower;
 pub mod gpu;
 pub mod graph;
@@ -28,10 +29,11 @@ pub mod instance;
 pub mod memory;
 pub mod module;
 pub mod open;
+pub mod portability;
 pub mod recorded;
 pub mod stream;
 pub mod timeline;
 
 pub use driver::VulkanDriver;
 pub use instance::Instances;
-pub use open::{Listed, list, open, usual};
+pub use open::{Listed, Request, list, open, usual};

@@ -9,25 +9,38 @@ use octants_artifact::CodeTarget;
 use octants_driver_gpu::{GpuConfig, Unavailable};
 
 use crate::driver::VulkanDriver;
+use crate::features::{Features, features, is, properties};
 use crate::gpu::{Gpu, PUSH_BYTES, queue_priority};
 use crate::instance::{Instance, Instances, VERSION, why};
+use crate::portability;
 
 /// The maximum number of queues, and so of streams that run concurrently.
 const MOST_QUEUES: u32 = 16;
 
-/// Opens a device: the one with the given number, or else the best one, preferring discrete to integrated GPUs. A
-/// software device is used only if `takes_processor` is set.
-pub fn open(instances: &Instances, config: &GpuConfig, takes_processor: bool) -> Result<VulkanDriver, Unavailable> {
-    let instance = instances.of(config.library.as_deref())?;
-    let found = choose(&instance.calls, config, takes_processor)?;
-    let parts = make_device(&instance.calls, found)?;
+/// The requested device.
+#[derive(Debug, Clone, Default)]
+pub struct Request {
+    /// Its number, and the path of Vulkan's library.
+    pub gpu: GpuConfig,
+    /// A software device is used if there is no other.
+    pub takes_processor: bool,
+    /// For tests: features and limits are reduced to those of Vulkan on Metal.
+    pub portable: bool,
+}
+
+/// Opens a device: the one with the given number, or else the best one, preferring discrete to integrated GPUs.
+pub fn open(instances: &Instances, request: &Request) -> Result<VulkanDriver, Unavailable> {
+    let instance = instances.of(request.gpu.library.as_deref())?;
+    let found = choose(&instance.calls, request)?;
+    let parts = make_device(&instance.calls, found, request.portable)?;
     VulkanDriver::new(into_gpu(instance, parts))
 }
 
 /// The number of the default device of [`open`].
-pub fn usual(instances: &Instances, config: &GpuConfig, takes_processor: bool) -> Result<u32, Unavailable> {
-    let instance = instances.of(config.library.as_deref())?;
-    Ok(choose(&instance.calls, &GpuConfig { device: None, ..config.clone() }, takes_processor)?.ordinal)
+pub fn usual(instances: &Instances, request: &Request) -> Result<u32, Unavailable> {
+    let gpu = GpuConfig { device: None, ..request.gpu.clone() };
+    let instance = instances.of(gpu.library.as_deref())?;
+    Ok(choose(&instance.calls, &Request { gpu, ..request.clone() })?.ordinal)
 }
 
 /// A device in a list of devices.
@@ -98,13 +111,13 @@ fn devices(instance: &ash::Instance) -> Result<Vec<Found>, Unavailable> {
     Ok(found)
 }
 
-fn choose(instance: &ash::Instance, config: &GpuConfig, takes_processor: bool) -> Result<Found, Unavailable> {
+fn choose(instance: &ash::Instance, request: &Request) -> Result<Found, Unavailable> {
     let found = devices(instance)?;
     if found.is_empty() {
         return Err(Unavailable("Vulkan found no device on this machine".into()));
     }
     let count = found.len();
-    let chosen = match config.device {
+    let chosen = match request.gpu.device {
         Some(number) => found.into_iter().nth(number as usize).ok_or_else(|| {
             Unavailable(format!("there is no Vulkan device {number}: {count} were found, counted from 0"))
         })?,
@@ -115,7 +128,7 @@ fn choose(instance: &ash::Instance, config: &GpuConfig, takes_processor: bool) -
         }
         .expect("compiler bug: no device"),
     };
-    if !takes_processor && chosen.properties.device_type == vk::PhysicalDeviceType::CPU {
+    if !request.takes_processor && chosen.properties.device_type == vk::PhysicalDeviceType::CPU {
         return Err(Unavailable("the only Vulkan device is emulated by the CPU".into()));
     }
     Ok(chosen)
@@ -138,178 +151,6 @@ struct Parts {
     cache: vk::PipelineCache,
 }
 
-/// The enabled features, in one chain.
-#[derive(Default)]
-struct Features {
-    core: vk::PhysicalDeviceFeatures,
-    eleven: vk::PhysicalDeviceVulkan11Features<'static>,
-    twelve: vk::PhysicalDeviceVulkan12Features<'static>,
-    floats: vk::PhysicalDeviceShaderAtomicFloatFeaturesEXT<'static>,
-    sizes: vk::PhysicalDeviceSubgroupSizeControlFeatures<'static>,
-    clock: vk::PhysicalDeviceShaderClockFeaturesKHR<'static>,
-    has_floats: bool,
-    has_sizes: bool,
-    has_clock: bool,
-}
-
-fn is(feature: vk::Bool32) -> bool {
-    feature != 0
-}
-
-/// The device features that code may use.
-fn features(instance: &ash::Instance, device: vk::PhysicalDevice, extensions: &[CString]) -> Features {
-    let has = |name: &CStr| extensions.iter().any(|e| e.as_c_str() == name);
-    let mut all = Features {
-        has_floats: has(vk::EXT_SHADER_ATOMIC_FLOAT_NAME),
-        has_sizes: has(vk::EXT_SUBGROUP_SIZE_CONTROL_NAME),
-        has_clock: has(vk::KHR_SHADER_CLOCK_NAME),
-        ..Features::default()
-    };
-    let (mut eleven, mut twelve) =
-        (vk::PhysicalDeviceVulkan11Features::default(), vk::PhysicalDeviceVulkan12Features::default());
-    let mut floats = vk::PhysicalDeviceShaderAtomicFloatFeaturesEXT::default();
-    let mut sizes = vk::PhysicalDeviceSubgroupSizeControlFeatures::default();
-    let mut clock = vk::PhysicalDeviceShaderClockFeaturesKHR::default();
-    let mut query = vk::PhysicalDeviceFeatures2::default().push_next(&mut eleven).push_next(&mut twelve);
-    if all.has_floats {
-        query = query.push_next(&mut floats);
-    }
-    if all.has_sizes {
-        query = query.push_next(&mut sizes);
-    }
-    if all.has_clock {
-        query = query.push_next(&mut clock);
-    }
-    // SAFETY: the chain is whole.
-    unsafe { instance.get_physical_device_features2(device, &mut query) };
-    let core = query.features;
-    all.core = vk::PhysicalDeviceFeatures {
-        shader_int64: core.shader_int64,
-        shader_int16: core.shader_int16,
-        shader_float64: core.shader_float64,
-        ..Default::default()
-    };
-    all.eleven.storage_buffer16_bit_access = eleven.storage_buffer16_bit_access;
-    all.twelve.shader_int8 = twelve.shader_int8;
-    all.twelve.storage_buffer8_bit_access = twelve.storage_buffer8_bit_access;
-    all.twelve.shader_float16 = twelve.shader_float16;
-    all.twelve.shader_buffer_int64_atomics = twelve.shader_buffer_int64_atomics;
-    all.twelve.shader_shared_int64_atomics = twelve.shader_shared_int64_atomics;
-    all.twelve.buffer_device_address = twelve.buffer_device_address;
-    all.twelve.timeline_semaphore = twelve.timeline_semaphore;
-    all.twelve.vulkan_memory_model = twelve.vulkan_memory_model;
-    all.twelve.vulkan_memory_model_device_scope = twelve.vulkan_memory_model_device_scope;
-    all.floats.shader_buffer_float32_atomic_add = floats.shader_buffer_float32_atomic_add;
-    all.floats.shader_shared_float32_atomic_add = floats.shader_shared_float32_atomic_add;
-    all.floats.shader_buffer_float64_atomic_add = floats.shader_buffer_float64_atomic_add;
-    all.sizes.subgroup_size_control = sizes.subgroup_size_control;
-    all.sizes.compute_full_subgroups = sizes.compute_full_subgroups;
-    all.clock.shader_subgroup_clock = clock.shader_subgroup_clock;
-    all
-}
-
-impl Features {
-    /// The first required feature that the device lacks.
-    fn lacks(&self) -> Option<&'static str> {
-        let twelve = &self.twelve;
-        let needed = [
-            (twelve.buffer_device_address, "addresses of buffers (bufferDeviceAddress)"),
-            (twelve.timeline_semaphore, "timeline semaphores (timelineSemaphore)"),
-            (twelve.vulkan_memory_model, "Vulkan's memory model (vulkanMemoryModel)"),
-            (twelve.vulkan_memory_model_device_scope, "the device's scope (vulkanMemoryModelDeviceScope)"),
-            (self.core.shader_int64, "64-bit integers (shaderInt64)"),
-        ];
-        needed.into_iter().find(|(has, _)| !is(*has)).map(|(_, what)| what)
-    }
-
-    /// The words of a target's features.
-    fn words(&self, p: &Properties, shared_bytes: u32) -> String {
-        let twelve = &self.twelve;
-        let preserves = |of: vk::Bool32| is(of);
-        let subgroups =
-            vk::SubgroupFeatureFlags::BALLOT | vk::SubgroupFeatureFlags::VOTE | vk::SubgroupFeatureFlags::SHUFFLE;
-        let has = [
-            (is(twelve.shader_int8) && is(twelve.storage_buffer8_bit_access), "int8"),
-            (is(self.core.shader_int16) && is(self.eleven.storage_buffer16_bit_access), "int16"),
-            (is(twelve.shader_float16) && is(self.eleven.storage_buffer16_bit_access), "float16"),
-            (is(self.core.shader_float64), "float64"),
-            (is(twelve.shader_buffer_int64_atomics), "atomic_int64"),
-            (is(twelve.shader_shared_int64_atomics), "shared_atomic_int64"),
-            (is(self.floats.shader_buffer_float32_atomic_add), "atomic_float32"),
-            (is(self.floats.shader_shared_float32_atomic_add), "shared_atomic_float32"),
-            (is(self.floats.shader_buffer_float64_atomic_add), "atomic_float64"),
-            (preserves(p.floats.shader_signed_zero_inf_nan_preserve_float32), "special_float32"),
-            (preserves(p.floats.shader_signed_zero_inf_nan_preserve_float64), "special_float64"),
-            (preserves(p.floats.shader_signed_zero_inf_nan_preserve_float16), "special_float16"),
-            (preserves(p.floats.shader_rounding_mode_rte_float16), "rounds_float16"),
-            (p.subgroup_operations.contains(subgroups) && p.subgroup_in_compute, "subgroups"),
-            (is(self.clock.shader_subgroup_clock), "clock"),
-            // Seen in 22.3; later versions are untested. The replacement of fences is correct there too.
-            (p.is_lavapipe, "fences_wait"),
-            (p.is_lavapipe, "limits_loops"),
-        ];
-        let words = has.into_iter().filter(|(has, _)| *has).map(|(_, word)| word.to_owned());
-        [format!("shared={shared_bytes}")].into_iter().chain(words).collect::<Vec<_>>().join(",")
-    }
-}
-
-/// Properties that code depends on.
-struct Properties {
-    floats: vk::PhysicalDeviceFloatControlsProperties<'static>,
-    subgroup: u32,
-    subgroup_operations: vk::SubgroupFeatureFlags,
-    subgroup_in_compute: bool,
-    /// Sizes of subgroups differ.
-    varies: bool,
-    /// Multiprocessors, and resident threads per multiprocessor, if known.
-    shape: Option<(u32, u32)>,
-    /// Mesa's software device.
-    is_lavapipe: bool,
-}
-
-fn properties(
-    instance: &ash::Instance,
-    device: vk::PhysicalDevice,
-    has_sizes: bool,
-    extensions: &[CString],
-) -> Properties {
-    let has = |name: &CStr| extensions.iter().any(|e| e.as_c_str() == name);
-    let (has_builtins, has_core) = (has(vk::NV_SHADER_SM_BUILTINS_NAME), has(vk::AMD_SHADER_CORE_PROPERTIES_NAME));
-    let mut builtins = vk::PhysicalDeviceShaderSMBuiltinsPropertiesNV::default();
-    let mut core = vk::PhysicalDeviceShaderCorePropertiesAMD::default();
-    let mut subgroup = vk::PhysicalDeviceSubgroupProperties::default();
-    let mut floats = vk::PhysicalDeviceFloatControlsProperties::default();
-    let mut sizes = vk::PhysicalDeviceSubgroupSizeControlProperties::default();
-    let mut driver = vk::PhysicalDeviceDriverProperties::default();
-    let mut query =
-        vk::PhysicalDeviceProperties2::default().push_next(&mut subgroup).push_next(&mut floats).push_next(&mut driver);
-    if has_sizes {
-        query = query.push_next(&mut sizes);
-    }
-    if has_builtins {
-        query = query.push_next(&mut builtins);
-    }
-    if has_core {
-        query = query.push_next(&mut core);
-    }
-    // SAFETY: the chain is whole.
-    unsafe { instance.get_physical_device_properties2(device, &mut query) };
-    let units = core.shader_engine_count * core.shader_arrays_per_engine_count * core.compute_units_per_shader_array;
-    let waves = core.simd_per_compute_unit * core.wavefronts_per_simd;
-    let shapes = [(builtins.shader_sm_count, builtins.shader_warps_per_sm), (units, waves)];
-    let shape = shapes.into_iter().find(|(units, groups)| *units > 0 && *groups > 0);
-    floats.p_next = std::ptr::null_mut();
-    Properties {
-        subgroup: subgroup.subgroup_size,
-        subgroup_operations: subgroup.supported_operations,
-        subgroup_in_compute: subgroup.supported_stages.contains(vk::ShaderStageFlags::COMPUTE),
-        is_lavapipe: driver.driver_id == vk::DriverId::MESA_LLVMPIPE,
-        shape: shape.map(|(units, groups)| (units, groups * subgroup.subgroup_size)),
-        varies: has_sizes && sizes.min_subgroup_size != sizes.max_subgroup_size,
-        floats: vk::PhysicalDeviceFloatControlsProperties { _marker: std::marker::PhantomData, ..floats },
-    }
-}
-
 /// A device's features and extensions, or the required feature that it lacks.
 fn usable_features(instance: &ash::Instance, found: &Found) -> Result<(Features, Vec<CString>), Unavailable> {
     let name = device_name(&found.properties);
@@ -328,10 +169,14 @@ fn usable_features(instance: &ash::Instance, found: &Found) -> Result<(Features,
     }
 }
 
-fn make_device(instance: &ash::Instance, found: Found) -> Result<Parts, Unavailable> {
+fn make_device(instance: &ash::Instance, mut found: Found, portable: bool) -> Result<Parts, Unavailable> {
     let (mut features, names) = usable_features(instance, &found)?;
     let name = device_name(&found.properties);
-    let p = properties(instance, found.device, features.has_sizes, &names);
+    let mut p = properties(instance, found.device, features.has_sizes, &names);
+    if portable {
+        portability::reduce_features(&mut features);
+        portability::reduce_limits(&mut p, &mut found.properties.limits);
+    }
     // SAFETY: as above.
     let families = unsafe { instance.get_physical_device_queue_family_properties(found.device) };
     let family = families
@@ -341,7 +186,8 @@ fn make_device(instance: &ash::Instance, found: Found) -> Result<Parts, Unavaila
         .max_by_key(|(_, f)| f.queue_count.min(MOST_QUEUES))
         .map(|(i, _)| i as u32)
         .ok_or_else(|| Unavailable(format!("{name} has no compute queue")))?;
-    let count = families[family as usize].queue_count.min(MOST_QUEUES);
+    let most = if portable { portability::QUEUES } else { MOST_QUEUES };
+    let count = families[family as usize].queue_count.min(most);
     let priorities: Vec<f32> = (0..count).map(|number| queue_priority(number, count)).collect();
     let queue_info = [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities)];
     let subset = c"VK_KHR_portability_subset";
@@ -353,8 +199,10 @@ fn make_device(instance: &ash::Instance, found: Found) -> Result<Parts, Unavaila
     ];
     let extensions: Vec<*const c_char> = wanted.iter().filter(|(has, _)| *has).map(|(_, n)| n.as_ptr()).collect();
     let words = features.words(&p, found.properties.limits.max_compute_shared_memory_size);
-    let (asks_subgroup, whole_subgroups) =
-        (p.varies && is(features.sizes.subgroup_size_control), is(features.sizes.compute_full_subgroups));
+    let (asks_subgroup, whole_subgroups) = (
+        p.varies && p.takes_sizes && is(features.sizes.subgroup_size_control),
+        is(features.sizes.compute_full_subgroups),
+    );
     let Features { core, ref mut eleven, ref mut twelve, ref mut floats, ref mut sizes, ref mut clock, .. } = features;
     let mut create = vk::DeviceCreateInfo::default()
         .queue_create_infos(&queue_info)

@@ -81,6 +81,8 @@ pub struct DeviceSettings {
     pub schedule: Option<u64>,
     /// For tests: memory that the host cannot address.
     pub separate_memory: bool,
+    /// For tests: features and limits are reduced to those that all devices of this kind have.
+    pub portable: bool,
 }
 
 /// A device as a list of devices shows it.

@@ -110,6 +110,8 @@ options! {
         "For tests, `seed:N`: real CPU streams run queued work as late as allowed, in an order shuffled with seed N.";
     cpu_separate_memory: bool = false, flag,
         "For tests: the CPU emulates a device whose memory the host cannot address; implies cpu_streams.";
+    vulkan_portability: bool = false, flag,
+        "For tests: a Vulkan device is used with the features and limits that Vulkan has on Metal.";
     follow_torch_stream: bool = false, flag,
         "Launches without a stream run on torch's current stream, if torch is imported.";
     num_compile_threads: u32 = 0, int(0, 1 << 16),
@@ -191,6 +193,7 @@ const FIXED: &[&str] = &[
     "check_races",
     "cpu_stream_schedule",
     "cpu_separate_memory",
+    "vulkan_portability",
     "follow_torch_stream",
     "offline_cache_file_path",
     "offline_cache_max_size_of_files",
@@ -246,6 +249,7 @@ impl Config {
             only_graphics_processors: self.arch == Arch::GPU,
             schedule: self.schedule_seed(),
             separate_memory: self.cpu_separate_memory,
+            portable: self.vulkan_portability,
         }
     }
 

@@ -42,6 +42,11 @@ pub struct TargetInfo {
     /// The downstream compiler merges accesses to neighboring addresses. Otherwise the schedule uses vector loads and
     /// stores.
     pub merges_accesses: bool,
+    /// The downstream compiler unrolls parallel loops, so that a thread has several loads in flight. Otherwise the
+    /// schedule sets their unroll factors.
+    pub unrolls_parallel_loops: bool,
+    /// Variables in shared memory have types: buffers of several types that share memory take it once for each type.
+    pub types_shared_memory: bool,
     /// Costs of operations.
     pub costs: CostTable,
 }

@@ -8,7 +8,7 @@ use octants_ir::{BlockId, Body, CodeSizeHint, Effect, ForLoop, LoopHints, Op, Sc
 
 use crate::facts::ProgramFacts;
 use crate::intra_iteration_dependence::has_intra_iteration_dependence;
-use crate::prefetch::{has_many_threads, is_row, prefetch};
+use crate::prefetch::{has_many_threads, is_row, prefetch, unroll_sums};
 use crate::schedule_task::{MANY_LOOPS, ParallelLoop, is_huge};
 use crate::scheduling::Scheduling;
 use crate::unroll_arrays::walks_short_arrays;
@@ -77,7 +77,9 @@ fn hints_of_task(facts: &ProgramFacts<'_>, task: &Task, found: &TaskSchedule) ->
         };
         let independent = is_independent && !p.config.serialize;
         let no_vectors = is_huge(target, found.behavior);
-        hints.insert(p.loop_id, LoopHints { independent, no_vectors, ..LoopHints::default() });
+        let is_unrolled = target.has_grid && !target.unrolls_parallel_loops && !found.behavior.cooperates;
+        let unroll = if is_unrolled { unroll_sums(facts.costs(), body, p.of) } else { None };
+        hints.insert(p.loop_id, LoopHints { unroll, independent, no_vectors, ..LoopHints::default() });
     }
     hints
 }

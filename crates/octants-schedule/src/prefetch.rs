@@ -5,8 +5,8 @@
 
 use std::collections::HashSet;
 
-use octants_analysis::CostModel;
-use octants_ir::{BlockId, Body, Const, ForLoop, Op, Unroll, ValueId};
+use octants_analysis::{CostModel, Place, trace_address};
+use octants_ir::{BlockId, Body, Const, Effect, ForLoop, Op, Unroll, ValueId};
 
 /// LLVM fully unrolls short bodies with at most this trip count.
 const SHORT_TRIP_COUNT: i64 = 64;
@@ -19,6 +19,8 @@ const MANY_ITERATIONS: u64 = 1 << 18;
 /// From this unroll factor on, the remainder loop is unrolled too.
 const LONG_REMAINDER: u32 = 16;
 const REMAINDER_FACTOR: u32 = 4;
+/// Loads in flight per thread, as a sum has them.
+const MOST_LOADS: u32 = 4;
 
 /// Loops in a block access buffers.
 pub(crate) fn reads_in_loops(body: &Body, block: BlockId) -> bool {
@@ -61,6 +63,25 @@ fn unroll_factor(costs: CostModel<'_>, body: &Body, l: &ForLoop, has_many_thread
 pub(crate) fn prefetch(costs: CostModel<'_>, body: &Body, l: &ForLoop, has_many_threads: bool) -> Option<Unroll> {
     let factor = unroll_factor(costs, body, l, has_many_threads)?;
     Some(Unroll { factor, remainder_factor: (factor >= LONG_REMAINDER).then_some(REMAINDER_FACTOR) })
+}
+
+/// Unroll factor of a parallel loop that only adds up what it loads: a few loads in flight per thread, because the
+/// thread waits for nothing else. Loads do not pass stores, so other loops gain nothing.
+pub(crate) fn unroll_sums(costs: CostModel<'_>, body: &Body, l: &ForLoop) -> Option<Unroll> {
+    let (mut loads, mut is_sum, mut size) = (0, !l.reductions.is_empty() && !l.dims.is_empty(), 0);
+    body.visit(l.body, &mut |_, inst| {
+        is_sum &= inst.op.blocks().is_empty() && !inst.op.is_terminator();
+        let is_local = |at| matches!(trace_address(body, at), Place::Local(_));
+        match inst.op.effect() {
+            Effect::Pure | Effect::Index | Effect::Reduce => {}
+            Effect::Read(at) => loads += u32::from(!is_local(at)),
+            Effect::Write(at) => is_sum &= is_local(at),
+            _ => is_sum = false,
+        }
+        size += costs.size(body, inst);
+    });
+    let factor = MOST_LOADS.checked_div(loads)?;
+    (is_sum && factor > 1 && size <= SHORT).then_some(Unroll { factor, remainder_factor: None })
 }
 
 /// A task has many iterations, or is likely to because it has several axes. Occupancy, which registers limit, then

@@ -5,12 +5,14 @@
 //! run the parallel loop on the copies, synchronize again, and add the nonzero elements. The size of an array is known
 //! only at launch, so for arrays there is a second loop without copies, used if the array is too large.
 
+use std::collections::HashSet;
+
 use octants_analysis::local_uses;
 use octants_ir::insert_code::{any_bits, push_if, zero};
 use octants_ir::schedule::{Region, RegionMemory, ScatterPrivatization, Variant};
 use octants_ir::{
-    AtomicOp, BinaryOp, BlockId, Buffer, BufferId, Builder, GridValue, Layout, MemorySpace, Op, Scalar, Scheduled,
-    ThreadScope, Type, ValueId,
+    AtomicOp, BinaryOp, BlockId, Buffer, BufferId, Builder, GridValue, Layout, MemorySpace, Op, Program, Scalar,
+    Scheduled, ThreadScope, Type, ValueId,
 };
 
 use crate::clone_code::{Cloner, plainly};
@@ -40,16 +42,28 @@ enum Extents {
 pub(crate) fn privatize_in_shared_memory(scheduled: &mut Scheduled, of: &Scheduling) {
     for task in 0..scheduled.schedule.tasks.len() {
         let Some(found) = scheduled.schedule.tasks[task].forms.block_privatization.clone() else { continue };
-        let copies = add_copies(scheduled, of, &found);
+        let known: u64 = found.regions.iter().map(Region::known_bytes).sum();
+        let pool = pool_bytes(&scheduled.program, of, &found, known);
+        let copies = add_copies(scheduled, of, &found, pool);
         for variant in &mut scheduled.schedule.tasks[task].variants {
-            privatize(variant, &copies, of.target.shared_bytes);
+            privatize(variant, &copies, known + pool);
         }
     }
 }
 
+/// Bytes for the copies of all arrays.
+fn pool_bytes(program: &Program, of: &Scheduling, found: &ScatterPrivatization, known: u64) -> u64 {
+    let left = of.target.shared_bytes - known;
+    if !of.target.types_shared_memory {
+        return left;
+    }
+    let buffers = found.regions.iter().flat_map(|region| &region.buffers);
+    let types: HashSet<Scalar> = buffers.flat_map(|b| program.buffers[*b].elem.leaves()).collect();
+    left / types.len().max(1) as u64
+}
+
 /// Adds the buffers for the copies.
-fn add_copies(scheduled: &mut Scheduled, of: &Scheduling, found: &ScatterPrivatization) -> Vec<Copy> {
-    let known: u64 = found.regions.iter().map(Region::known_bytes).sum();
+fn add_copies(scheduled: &mut Scheduled, of: &Scheduling, found: &ScatterPrivatization, bytes: u64) -> Vec<Copy> {
     let mut pool = None;
     let mut copies = Vec::new();
     for region in &found.regions {
@@ -64,7 +78,7 @@ fn add_copies(scheduled: &mut Scheduled, of: &Scheduling, found: &ScatterPrivati
             }
             _ => {
                 let root = *pool.get_or_insert_with(|| next_root(&scheduled.program.buffers, MemorySpace::Shared));
-                let elements = (of.target.shared_bytes - known) / bytes_of(&buffer.elem);
+                let elements = bytes / bytes_of(&buffer.elem);
                 let copy = flat_buffer(&name, buffer.elem.clone(), elements);
                 (add_buffer_in_root(scheduled, of, copy, root), Extents::AtLaunch(buffer.ndim))
             }

@@ -2,7 +2,8 @@
 //!
 //! With `; run: schedule_program`, the expected text of a case is the schedule. Otherwise the case runs passes of the
 //! table [`PASSES`], and the expected text is the program of a variant. Options are `cpu` or `gpu` (the kind of
-//! machine), `arrays_may_alias`, `concurrent_launches`, and the variant to print. Calls of a schedule run all variants.
+//! machine), `sets_unroll_factors` (its compiler does not unroll parallel loops), `arrays_may_alias`,
+//! `concurrent_launches`, and the variant to print. Calls of a schedule run all variants.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +13,7 @@ mod targets;
 use octants_file_tests::{Case, check_cases, check_passes_have_cases};
 use octants_ir::schedule::Role;
 use octants_ir::verify::assert_program;
-use octants_ir::{Program, ScheduleOptions, run_pass};
+use octants_ir::{Program, ScheduleOptions, TargetInfo, run_pass};
 use octants_schedule::{PASSES, Scheduling, decide_schedule, describe_schedule, schedule_program};
 use private_variant::{runnable, with_copies};
 use targets::{CPU, GPU};
@@ -25,6 +26,7 @@ fn run(case: &Case) -> String {
         (false, true) => GPU,
         _ => panic!("{}: one of `cpu` and `gpu`", case.path.display()),
     };
+    let target = TargetInfo { unrolls_parallel_loops: !case.has("sets_unroll_factors"), ..target };
     let program: Program = case.parse();
     assert_program(&program, "parsing");
     let options = ScheduleOptions {

@@ -34,8 +34,10 @@ def slow(x: Ints, value: qd.i32):
     qd.loop_config(serialize=True)
     for _ in range(1):
         s = value
-        for k in range(300_000):
-            s = (s ^ (s >> 7)) * 1664525 + k
+        # Mesa's lavapipe exits a thread's loops after 65,535 iterations.
+        for k in range(50_000):
+            for _step in qd.static(range(6)):
+                s = (s ^ (s >> 7)) * 1664525 + k
         x[1] = s
         x[0] = value
 

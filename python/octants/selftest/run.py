@@ -6,6 +6,7 @@ import argparse
 import importlib
 import os
 import platform
+import re
 import sys
 import time
 import traceback
@@ -19,6 +20,8 @@ from octants import _octants
 from octants.selftest.registry import CHECKS, Check, LeftOut, on_gpu
 
 GROUPS = ("arithmetic", "memory", "sums", "order", "gradients", "messages", "interop")
+# The compile-time error for a feature that the device does not have.
+_LACKS = re.compile(r"this device has no [^\n(]*[^\n( ]")
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,9 @@ def run_one(check: Check, arch: str) -> Outcome:
     except LeftOut as e:
         state, remark = "left out", str(e)
     except Exception as e:
+        lacks = _LACKS.search(str(e))
+        if lacks:
+            return Outcome(check, "left out", time.perf_counter() - start, lacks.group(), "")
         state, details = "FAILED", traceback.format_exc()
         remark = f"{type(e).__name__}: {e}".splitlines()[0]
     finally:

@@ -7,6 +7,7 @@ import ctypes
 import functools
 from typing import Any
 
+import hip_standin
 import numpy as np
 import other_library
 import pytest
@@ -50,6 +51,17 @@ def unknown_handle(handle: int) -> str:
     if qd.cfg.arch == qd.vulkan:
         return f"{handle} is not the handle of a stream of this program: Vulkan does not support other streams"
     return f"{handle} is not the handle of a {'HIP' if qd.cfg.arch == qd.amdgpu else 'CUDA'} stream"
+
+
+def has_schedules(config: pytest.Config) -> bool:
+    """Whether tests run where `cpu_stream_schedule` has an effect."""
+    arch = config.getoption("--arch")
+    return arch.startswith("cpu") or arch in hip_standin.ARCHS
+
+
+def seed_options(config: pytest.Config, seed: int) -> dict[str, Any]:
+    """Options of a program with real streams, under the schedule of a seed if there are schedules."""
+    return {"cpu_streams": True} | ({"cpu_stream_schedule": f"seed:{seed}"} if has_schedules(config) else {})
 
 
 @qd.kernel

@@ -213,6 +213,8 @@ pub(crate) const INFO: TargetInfo = TargetInfo {
     loads_matrices: false,
     copies_async: false,
     merges_accesses: true,
+    unrolls_parallel_loops: true,
+    types_shared_memory: false,
     costs: CostTable::GENERIC,
 };
 

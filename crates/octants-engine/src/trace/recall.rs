@@ -269,6 +269,7 @@ fn add_options(key: &mut KeyBuilder, config: &Config) {
         visible_devices: _,
         device_library: _,
         driver_library: _,
+        vulkan_portability: _,
         concurrency: _,
         // With race checks, nothing is recalled.
         check_races: _,

@@ -22,6 +22,8 @@ pub const CPU: TargetInfo = TargetInfo {
     loads_matrices: false,
     copies_async: false,
     merges_accesses: true,
+    unrolls_parallel_loops: true,
+    types_shared_memory: false,
     costs: CostTable::GENERIC,
 };
 
@@ -44,5 +46,7 @@ pub const GPU: TargetInfo = TargetInfo {
     loads_matrices: false,
     copies_async: false,
     merges_accesses: true,
+    unrolls_parallel_loops: true,
+    types_shared_memory: false,
     costs: CostTable::GENERIC,
 };
