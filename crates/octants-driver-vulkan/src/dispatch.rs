@@ -1,12 +1,14 @@
 //! [`Dispatch`]: a task's launch as commands: a pipeline, its push constants, and a number of blocks.
 
+use std::sync::Arc;
+
 use ash::vk;
 use octants_artifact::DeviceContext;
 use octants_driver_gpu::plan_grid::Parameter;
 use octants_runtime::{DevicePtr, Launch, Result};
 
 use crate::gpu::{Gpu, PUSH_BYTES};
-use crate::memory::Memory;
+use crate::memory::{Lease, Memory};
 use crate::module::LoadedTask;
 
 /// Words of a `DeviceContext`.
@@ -17,13 +19,17 @@ pub struct Dispatch {
     pipeline: vk::Pipeline,
     blocks: u32,
     constants: Vec<u8>,
-    /// Pinned memory with the arguments that exceed the push constants. The commands read it.
-    pub staged: Option<u64>,
+    /// The arguments that exceed the push constants. The commands read them.
+    pub staged: Option<Lease>,
 }
 
 impl Dispatch {
     /// The dispatch of a launch's task; `None` without iterations.
-    pub fn new(task: &LoadedTask, launch: &Launch<'_>, pinned: &Memory) -> Result<Option<Dispatch>> {
+    pub fn new(
+        task: &LoadedTask,
+        launch: &Launch<'_>,
+        (pinned, arguments): (&Memory, &Arc<Memory>),
+    ) -> Result<Option<Dispatch>> {
         let Some((form, blocks, threads)) = task.plan(launch.args)? else { return Ok(None) };
         let pipeline = form.pipeline(threads)?;
         let number = if task.is_numbered { launch.number } else { 0 };
@@ -37,11 +43,11 @@ impl Dispatch {
         let mut staged = None;
         if words.len() * 8 > PUSH_BYTES as usize {
             let slots = words.split_off(CONTEXT_WORDS);
-            let at = pinned.allocate(8 * slots.len() as u64)?;
+            let lease = arguments.lease(8 * slots.len() as u64)?;
             // SAFETY: the memory is mapped, and has this length.
-            unsafe { std::ptr::copy_nonoverlapping(slots.as_ptr(), at as *mut u64, slots.len()) };
-            words.push(translated(DevicePtr(at)));
-            staged = Some(at);
+            unsafe { std::ptr::copy_nonoverlapping(slots.as_ptr(), lease.at as *mut u64, slots.len()) };
+            words.extend(arguments.find(lease.at).map(|part| part.address));
+            staged = Some(lease);
         }
         let constants = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
         Ok(Some(Dispatch { pipeline, blocks, constants, staged }))
@@ -50,7 +56,7 @@ impl Dispatch {
     /// Records it.
     ///
     /// # Safety
-    /// The commands are being recorded. The module stays loaded, and the pinned memory alive, until they are done.
+    /// The commands are being recorded. The module stays loaded, and the staged arguments alive, until they are done.
     pub unsafe fn record(&self, gpu: &Gpu, commands: vk::CommandBuffer) {
         // SAFETY: the contract above.
         unsafe {

@@ -18,7 +18,7 @@ use crate::event::Event;
 use crate::follower::Follower;
 use crate::gpu::Gpu;
 use crate::graph::{Graph, fills_words, word_of};
-use crate::memory::{Kind, Memory, Part, no_memory};
+use crate::memory::{Kind, Lease, Memory, Part, no_memory};
 use crate::module::{LoadedTask, Module};
 use crate::stream::Stream;
 
@@ -38,6 +38,7 @@ pub struct VulkanDriver {
     retired: Mutex<(Vec<Module>, bool)>,
     memory: Memory,
     pinned: Arc<Memory>,
+    arguments: Arc<Memory>,
     gpu: Arc<Gpu>,
 }
 
@@ -47,11 +48,12 @@ impl VulkanDriver {
         let gpu = Arc::new(gpu);
         let pinned = Arc::new(Memory::new(&gpu, Kind::Pinned));
         let follower = Arc::<Follower>::default();
-        let default = Stream::new(&gpu, &pinned, &follower, 0)
-            .map_err(|e| Unavailable(format!("{} cannot be used: {e}", gpu.name)))?;
+        let arguments = Arc::new(Memory::new(&gpu, Kind::Arguments));
+        let default =
+            Stream::new(&gpu, &follower, 0).map_err(|e| Unavailable(format!("{} cannot be used: {e}", gpu.name)))?;
         let memory = Memory::new(&gpu, Kind::Device);
         let (live, made, retired) = (Mutex::default(), AtomicUsize::new(1), Mutex::default());
-        Ok(VulkanDriver { default, follower, live, made, retired, memory, pinned, gpu })
+        Ok(VulkanDriver { default, follower, live, made, retired, memory, pinned, arguments, gpu })
     }
 
     fn live(&self) -> MutexGuard<'_, HashSet<u64>> {
@@ -80,12 +82,12 @@ impl VulkanDriver {
         self.memory.find(at).or_else(|| self.pinned.find(at)).ok_or_else(|| no_memory(what))
     }
 
-    fn copy(&self, stream: &Stream, to: Part, from: Part, bytes: u64, staged: Option<u64>) -> Result<()> {
+    fn copy(&self, stream: &Stream, to: Part, from: Part, bytes: u64, staged: Option<Lease>) -> Result<()> {
         stream.record(|r| {
             let region = [vk::BufferCopy { src_offset: from.offset, dst_offset: to.offset, size: bytes }];
             // SAFETY: the ranges are within their buffers, as the trait's contract says.
             unsafe { r.gpu().device.cmd_copy_buffer(r.commands(), from.buffer, to.buffer, &region) };
-            staged.into_iter().for_each(|at| r.keep(at));
+            r.keep(staged);
             Ok(())
         })
     }
@@ -161,7 +163,7 @@ impl Driver for VulkanDriver {
                 None => {
                     // A separate stream, so that this waits for no other work.
                     let number = self.made.fetch_add(1, Ordering::Relaxed);
-                    let own = Stream::new(&self.gpu, &self.pinned, &self.follower, number)?;
+                    let own = Stream::new(&self.gpu, &self.follower, number)?;
                     self.fill_words(&own, part, whole, 0)?;
                     own.wait(None)?;
                 }
@@ -172,7 +174,7 @@ impl Driver for VulkanDriver {
 
     fn create_stream(&self, priority: i32) -> Result<StreamHandle> {
         let queue = self.gpu.queue_for(self.made.fetch_add(1, Ordering::Relaxed), priority);
-        let stream = Stream::new(&self.gpu, &self.pinned, &self.follower, queue)?;
+        let stream = Stream::new(&self.gpu, &self.follower, queue)?;
         let handle = Arc::into_raw(stream) as u64;
         self.live().insert(handle);
         Ok(StreamHandle(handle))
@@ -264,10 +266,10 @@ impl Driver for VulkanDriver {
         if let Some(part) = self.pinned.find(from as u64) {
             return self.copy(stream, to, part, bytes, None);
         }
-        let staged = self.pinned.allocate(bytes)?;
+        let staged = self.pinned.lease(bytes)?;
         // SAFETY: both have this length, by the trait's contract and as just made.
-        unsafe { std::ptr::copy_nonoverlapping(from, staged as *mut u8, bytes as usize) };
-        let part = self.find(staged, "staged memory")?;
+        unsafe { std::ptr::copy_nonoverlapping(from, staged.at as *mut u8, bytes as usize) };
+        let part = self.find(staged.at, "staged memory")?;
         self.copy(stream, to, part, bytes, Some(staged))
     }
 
@@ -281,14 +283,13 @@ impl Driver for VulkanDriver {
         if let Some(part) = self.pinned.find(to as u64) {
             return self.copy(stream, part, from, bytes, None);
         }
-        let staged = self.pinned.allocate(bytes)?;
-        let part = self.find(staged, "staged memory")?;
+        let staged = self.pinned.lease(bytes)?;
+        let part = self.find(staged.at, "staged memory")?;
         let done = self.copy(stream, part, from, bytes, None).and_then(|()| stream.wait(None));
         if done.is_ok() {
             // SAFETY: both have this length, by the trait's contract and as just made.
-            unsafe { std::ptr::copy_nonoverlapping(staged as *const u8, to, bytes as usize) };
+            unsafe { std::ptr::copy_nonoverlapping(staged.at as *const u8, to, bytes as usize) };
         }
-        self.pinned.free(staged);
         done.map(|_| ())
     }
 
@@ -342,18 +343,19 @@ impl Driver for VulkanDriver {
     unsafe fn launch(&self, stream: StreamHandle, task: TaskHandle, launch: &Launch<'_>) -> Result<()> {
         // SAFETY: the handle is the address of a task of a module that the trait's contract keeps loaded.
         let (task, stream) = unsafe { (&*(task.0 as *const LoadedTask), self.stream(stream)) };
-        let Some(dispatch) = Dispatch::new(task, launch, &self.pinned)? else { return Ok(()) };
+        let Some(dispatch) = Dispatch::new(task, launch, (&*self.pinned, &self.arguments))? else { return Ok(()) };
         stream.record(|r| {
             // SAFETY: the pipeline is alive until the module is unloaded, after this work; the batch keeps the memory.
             unsafe { dispatch.record(r.gpu(), r.commands()) };
-            dispatch.staged.into_iter().for_each(|at| r.keep(at));
+            r.keep(dispatch.staged);
             Ok(())
         })
     }
 
     unsafe fn make_graph(&self, parts: &[GraphPart<'_>]) -> Result<Option<GraphHandle>> {
+        let memory = (&self.pinned, &self.arguments);
         // SAFETY: the trait's contract.
-        let made = unsafe { Graph::new(&self.gpu, &self.pinned, parts, &|at, what| self.find(at, what))? };
+        let made = unsafe { Graph::new(&self.gpu, memory, parts, &|at, what| self.find(at, what))? };
         Ok(made.map(|graph| GraphHandle(Box::into_raw(Box::new(graph)) as u64)))
     }
 
@@ -413,6 +415,7 @@ impl Driver for VulkanDriver {
         drop(modules);
         self.memory.trim();
         self.pinned.trim();
+        self.arguments.trim();
     }
 }
 

@@ -37,6 +37,7 @@ unsafe impl Sync for Step {}
 pub struct Graph {
     gpu: Arc<Gpu>,
     pinned: Arc<Memory>,
+    arguments: Arc<Memory>,
     steps: Vec<Step>,
     recorded: Mutex<Option<Arc<Recorded>>>,
 }
@@ -63,7 +64,7 @@ impl Graph {
     /// The modules stay loaded, and the memory alive, until the graph and its launches have ended.
     pub unsafe fn new(
         gpu: &Arc<Gpu>,
-        pinned: &Arc<Memory>,
+        (pinned, arguments): (&Arc<Memory>, &Arc<Memory>),
         parts: &[GraphPart<'_>],
         find: &dyn Fn(u64, &'static str) -> Result<Part>,
     ) -> Result<Option<Graph>> {
@@ -96,7 +97,8 @@ impl Graph {
             };
             steps.push(step);
         }
-        Ok(Some(Graph { gpu: gpu.clone(), pinned: pinned.clone(), steps, recorded: Mutex::default() }))
+        let (gpu, pinned, arguments) = (gpu.clone(), pinned.clone(), arguments.clone());
+        Ok(Some(Graph { gpu, pinned, arguments, steps, recorded: Mutex::default() }))
     }
 
     /// The commands for these launches, which are recorded anew if some have changed.
@@ -123,7 +125,7 @@ impl Graph {
     /// # Safety
     /// As [`Graph::commands`].
     unsafe fn record<'a>(&self, launch_of: &dyn Fn(usize) -> Option<Launch<'a>>) -> Result<Recorded> {
-        let mut recorded = Recorded::begin(&self.gpu, &self.pinned)?;
+        let mut recorded = Recorded::begin(&self.gpu)?;
         let (gpu, commands) = (&*self.gpu, recorded.commands);
         let mut is_first = true;
         // Between two commands, so that each sees the writes of all before it.
@@ -140,11 +142,12 @@ impl Graph {
                     // SAFETY: the contract of `Graph::new`.
                     let tasks = unsafe { &**tasks };
                     for task in ranges.iter().flat_map(|range| &tasks[range.clone()]) {
-                        let Some(dispatch) = Dispatch::new(task, &launch, &self.pinned)? else { continue };
-                        recorded.keep(dispatch.staged);
+                        let memory = (&*self.pinned, &self.arguments);
+                        let Some(dispatch) = Dispatch::new(task, &launch, memory)? else { continue };
                         order();
-                        // SAFETY: the contract above; `Recorded` keeps the pinned memory.
+                        // SAFETY: the contract above; `Recorded` keeps the arguments.
                         unsafe { dispatch.record(gpu, commands) };
+                        recorded.keep(dispatch.staged);
                     }
                 }
                 Step::Fill { bytes: 0, .. } | Step::Copy { bytes: 0, .. } => {}

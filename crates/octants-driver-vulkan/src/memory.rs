@@ -21,6 +21,8 @@ pub enum Kind {
     Device,
     /// Host memory that the device can access.
     Pinned,
+    /// The device's own, if the host can write it; otherwise host memory.
+    Arguments,
 }
 
 impl Kind {
@@ -28,6 +30,7 @@ impl Kind {
         match self {
             Kind::Device => 64 << 20,
             Kind::Pinned => 4 << 20,
+            Kind::Arguments => 1 << 20,
         }
     }
 }
@@ -41,6 +44,20 @@ pub struct Part {
     pub offset: u64,
     /// The device's address.
     pub address: u64,
+}
+
+/// An allocation, freed when dropped.
+#[derive(Debug)]
+pub struct Lease {
+    /// Its address.
+    pub at: u64,
+    memory: Arc<Memory>,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.memory.free(self.at);
+    }
 }
 
 struct Chunk {
@@ -128,12 +145,11 @@ impl Memory {
             | vk::BufferUsageFlags::TRANSFER_SRC
             | vk::BufferUsageFlags::TRANSFER_DST;
         let info = vk::BufferCreateInfo::default().size(bytes).usage(usage);
+        let mapped = Flags::HOST_VISIBLE | Flags::HOST_COHERENT;
         let wanted = match self.kind {
             Kind::Device => [Flags::DEVICE_LOCAL, Flags::empty()],
-            Kind::Pinned => [
-                Flags::HOST_VISIBLE | Flags::HOST_COHERENT | Flags::HOST_CACHED,
-                Flags::HOST_VISIBLE | Flags::HOST_COHERENT,
-            ],
+            Kind::Pinned => [mapped | Flags::HOST_CACHED, mapped],
+            Kind::Arguments => [mapped | Flags::DEVICE_LOCAL, mapped],
         };
         // SAFETY: the structures are whole; created objects are destroyed if a later step fails.
         unsafe {
@@ -165,7 +181,7 @@ impl Memory {
                 let address = device.get_buffer_device_address(&info);
                 match self.kind {
                     Kind::Device => Ok((address, address)),
-                    Kind::Pinned => {
+                    Kind::Pinned | Kind::Arguments => {
                         let host = device.map_memory(memory, 0, vk::WHOLE_SIZE, vk::MemoryMapFlags::empty())?;
                         Ok((host as u64, address))
                     }
@@ -180,6 +196,11 @@ impl Memory {
                 }
             }
         }
+    }
+
+    /// An allocation that is freed when it is dropped.
+    pub fn lease(self: &Arc<Self>, bytes: u64) -> Result<Lease> {
+        Ok(Lease { at: self.allocate(bytes)?, memory: self.clone() })
     }
 
     /// Frees an allocation immediately.

@@ -183,7 +183,11 @@ fn make_device(instance: &ash::Instance, mut found: Found, portable: bool) -> Re
         .iter()
         .enumerate()
         .filter(|(_, f)| f.queue_flags.contains(vk::QueueFlags::COMPUTE))
-        .max_by_key(|(_, f)| f.queue_count.min(MOST_QUEUES))
+        .max_by_key(|(_, f)| {
+            // Queues that also draw may run in turns: on NVIDIA GPUs, only the others run concurrently.
+            let computes_only = !f.queue_flags.contains(vk::QueueFlags::GRAPHICS);
+            (computes_only && f.queue_count > 1, f.queue_count.min(MOST_QUEUES))
+        })
         .map(|(i, _)| i as u32)
         .ok_or_else(|| Unavailable(format!("{name} has no compute queue")))?;
     let most = if portable { portability::QUEUES } else { MOST_QUEUES };

@@ -7,30 +7,29 @@ use octants_runtime::Result;
 
 use crate::checked::failed;
 use crate::gpu::Gpu;
-use crate::memory::Memory;
+use crate::memory::Lease;
 
 /// Commands, with all that they use. A batch that executes them keeps them alive.
 #[derive(Debug)]
 pub struct Recorded {
     gpu: Arc<Gpu>,
-    pinned: Arc<Memory>,
     /// For these commands only, so that they can be destroyed by any thread.
     pool: vk::CommandPool,
     /// The secondary command buffer.
     pub commands: vk::CommandBuffer,
-    staged: Vec<u64>,
+    staged: Vec<Lease>,
 }
 
 impl Recorded {
     /// Commands that are being recorded.
-    pub fn begin(gpu: &Arc<Gpu>, pinned: &Arc<Memory>) -> Result<Recorded> {
+    pub fn begin(gpu: &Arc<Gpu>) -> Result<Recorded> {
         let info = vk::CommandPoolCreateInfo::default().queue_family_index(gpu.family);
         // SAFETY: the structures are whole; `Recorded` destroys the pool, and its commands with it.
         unsafe {
             let pool = gpu.device.create_command_pool(&info, None);
             let pool = pool.map_err(|code| failed("vkCreateCommandPool", code, "recording a graph"))?;
-            let (gpu, pinned, staged) = (gpu.clone(), pinned.clone(), Vec::new());
-            let mut recorded = Recorded { gpu, pinned, pool, commands: vk::CommandBuffer::null(), staged };
+            let (gpu, staged) = (gpu.clone(), Vec::new());
+            let mut recorded = Recorded { gpu, pool, commands: vk::CommandBuffer::null(), staged };
             let info = vk::CommandBufferAllocateInfo::default()
                 .command_pool(pool)
                 .level(vk::CommandBufferLevel::SECONDARY)
@@ -50,8 +49,8 @@ impl Recorded {
         }
     }
 
-    /// Keeps pinned memory that the commands read.
-    pub fn keep(&mut self, staged: Option<u64>) {
+    /// Keeps memory that the commands read.
+    pub fn keep(&mut self, staged: Option<Lease>) {
         self.staged.extend(staged);
     }
 
@@ -65,7 +64,6 @@ impl Recorded {
 
 impl Drop for Recorded {
     fn drop(&mut self) {
-        self.staged.iter().for_each(|at| self.pinned.free(*at));
         // SAFETY: no batch that executes the commands is left: each keeps them alive.
         unsafe { self.gpu.device.destroy_command_pool(self.pool, None) }
     }

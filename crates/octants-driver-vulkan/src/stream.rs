@@ -11,7 +11,7 @@ use octants_runtime::Result;
 use crate::checked::failed;
 use crate::follower::{Follower, HasBatch};
 use crate::gpu::Gpu;
-use crate::memory::Memory;
+use crate::memory::Lease;
 use crate::recorded::Recorded;
 use crate::timeline::Timeline;
 
@@ -26,8 +26,8 @@ struct Batch {
     /// Values of other streams that it waits for.
     waits: Vec<(Arc<Timeline>, u64)>,
     pieces: u32,
-    /// Pinned memory that it reads.
-    staged: Vec<u64>,
+    /// Memory that it reads.
+    staged: Vec<Lease>,
     /// Graphs that it executes.
     graphs: Vec<Arc<Recorded>>,
 }
@@ -46,7 +46,6 @@ pub struct Stream {
     own: Weak<Stream>,
     follower: Arc<Follower>,
     gpu: Arc<Gpu>,
-    pinned: Arc<Memory>,
     /// Its values count batches.
     pub timeline: Arc<Timeline>,
     queue: usize,
@@ -76,9 +75,9 @@ impl Recording<'_> {
         self.gpu
     }
 
-    /// Pinned memory that is given back when the batch is done.
-    pub fn keep(&mut self, staged: u64) {
-        self.batch.staged.push(staged);
+    /// Keeps memory until the batch is done.
+    pub fn keep(&mut self, staged: Option<Lease>) {
+        self.batch.staged.extend(staged);
     }
 
     /// Executes a graph, and keeps its commands until the batch is done.
@@ -91,7 +90,7 @@ impl Recording<'_> {
 
 impl Stream {
     /// A new stream on one of the device's queues.
-    pub fn new(gpu: &Arc<Gpu>, pinned: &Arc<Memory>, follower: &Arc<Follower>, queue: usize) -> Result<Arc<Stream>> {
+    pub fn new(gpu: &Arc<Gpu>, follower: &Arc<Follower>, queue: usize) -> Result<Arc<Stream>> {
         let info = vk::CommandPoolCreateInfo::default()
             .queue_family_index(gpu.family)
             .flags(vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER);
@@ -102,8 +101,8 @@ impl Stream {
         let state = State { pool, submitted: 0, open: None, in_flight: VecDeque::new(), free: Vec::new() };
         let queue = queue % gpu.queues.len();
         let (follower, state) = (follower.clone(), Mutex::new(state));
-        let (gpu, pinned) = (gpu.clone(), pinned.clone());
-        Ok(Arc::new_cyclic(|own| Stream { own: own.clone(), follower, gpu, pinned, timeline, queue, state }))
+        let gpu = gpu.clone();
+        Ok(Arc::new_cyclic(|own| Stream { own: own.clone(), follower, gpu, timeline, queue, state }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -144,7 +143,6 @@ impl Stream {
                 break;
             }
             let done = state.in_flight.pop_front().expect("compiler bug: no batch");
-            done.staged.iter().for_each(|at| self.pinned.free(*at));
             state.free.push(done.commands);
         }
         Ok(())
@@ -264,9 +262,6 @@ impl Drop for Stream {
     fn drop(&mut self) {
         let _ = self.wait(None);
         let state = self.state();
-        for batch in &state.in_flight {
-            batch.staged.iter().for_each(|at| self.pinned.free(*at));
-        }
         // SAFETY: its work is done, or the device lost.
         unsafe { self.gpu.device.destroy_command_pool(state.pool, None) }
     }
