@@ -1,9 +1,10 @@
-//! [`Stream`]: an in-order queue. Work is recorded into a batch. The batch is submitted when the stream is idle, when
-//! the batch is long, or when something waits for it. A thread submits the rest when the work before it is done.
+//! [`Stream`]: an in-order queue. Work is recorded into a batch. The batch is submitted when the stream is idle and has
+//! submitted nothing for a while, when the batch is long, or when something waits for it. A thread submits the rest when
+//! the work before it is done.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ash::vk;
 use octants_runtime::Result;
@@ -17,6 +18,10 @@ use crate::timeline::Timeline;
 
 /// Maximum pieces of work per batch.
 const MOST_PIECES: u32 = 64;
+
+/// After a submission, work is batched for this long even if the stream is idle: a submission takes the host ten times
+/// as long as recording a piece.
+const SOON: Duration = Duration::from_micros(100);
 
 /// A batch that is not submitted, or not known to be done.
 struct Batch {
@@ -35,6 +40,8 @@ struct Batch {
 struct State {
     pool: vk::CommandPool,
     submitted: u64,
+    /// When it was submitted.
+    last: Option<Instant>,
     open: Option<Batch>,
     in_flight: VecDeque<Batch>,
     free: Vec<vk::CommandBuffer>,
@@ -98,7 +105,7 @@ impl Stream {
         // SAFETY: the structures are whole.
         let pool = unsafe { gpu.device.create_command_pool(&info, None) }
             .map_err(|code| failed("vkCreateCommandPool", code, "creating a stream"))?;
-        let state = State { pool, submitted: 0, open: None, in_flight: VecDeque::new(), free: Vec::new() };
+        let state = State { pool, submitted: 0, last: None, open: None, in_flight: VecDeque::new(), free: Vec::new() };
         let queue = queue % gpu.queues.len();
         let (follower, state) = (follower.clone(), Mutex::new(state));
         let gpu = gpu.clone();
@@ -156,10 +163,11 @@ impl Stream {
         unsafe { self.gpu.order(batch.commands) };
         batch.pieces += 1;
         let result = work(&mut Recording { gpu: &self.gpu, batch: &mut *batch })?;
-        // An idle device starts immediately. A busy one gets the rest in long batches, at the latest when it becomes
+        // An idle stream starts immediately. A busy one gets the rest in long batches, at the latest when it becomes
         // idle.
         let (is_first, is_long) = (batch.pieces == 1, batch.pieces >= MOST_PIECES);
-        if is_long || self.timeline.has_reached(state.submitted)? {
+        let is_soon = state.last.is_some_and(|last| last.elapsed() < SOON);
+        if is_long || (!is_soon && self.timeline.has_reached(state.submitted)?) {
             self.submit(&mut state)?;
         } else if is_first {
             self.follower.follow(self.own.clone(), self.timeline.clone(), state.submitted);
@@ -207,7 +215,7 @@ impl Stream {
                 .queue_submit(*queue, &[info], vk::Fence::null())
                 .map_err(|code| failed("vkQueueSubmit", code, "queueing work"))?;
         }
-        state.submitted = batch.value;
+        (state.submitted, state.last) = (batch.value, Some(Instant::now()));
         state.in_flight.push_back(batch);
         Ok(())
     }
