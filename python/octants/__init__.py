@@ -401,6 +401,7 @@ _LAZY_MODULES = (
     "ad",
     "algorithms",
     "cache",
+    "devices",
     "distributed",
     "interop",
     "lang",

@@ -1,7 +1,6 @@
 //! [`VulkanDriver`]: a Vulkan device behind the runtime's `Driver` trait.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,7 +33,6 @@ pub struct VulkanDriver {
     follower: Arc<Follower>,
     /// Streams that were made and not destroyed, by handle.
     live: Mutex<HashSet<u64>>,
-    made: AtomicUsize,
     retired: Mutex<(Vec<Module>, bool)>,
     memory: Memory,
     pinned: Arc<Memory>,
@@ -52,8 +50,8 @@ impl VulkanDriver {
         let default =
             Stream::new(&gpu, &follower, 0).map_err(|e| Unavailable(format!("{} cannot be used: {e}", gpu.name)))?;
         let memory = Memory::new(&gpu, Kind::Device);
-        let (live, made, retired) = (Mutex::default(), AtomicUsize::new(1), Mutex::default());
-        Ok(VulkanDriver { default, follower, live, made, retired, memory, pinned, arguments, gpu })
+        let (live, retired) = (Mutex::default(), Mutex::default());
+        Ok(VulkanDriver { default, follower, live, retired, memory, pinned, arguments, gpu })
     }
 
     fn live(&self) -> MutexGuard<'_, HashSet<u64>> {
@@ -162,8 +160,7 @@ impl Driver for VulkanDriver {
                 Some(stream) => self.fill_words(unsafe { self.stream(stream) }, part, whole, 0)?,
                 None => {
                     // A separate stream, so that this waits for no other work.
-                    let number = self.made.fetch_add(1, Ordering::Relaxed);
-                    let own = Stream::new(&self.gpu, &self.follower, number)?;
+                    let own = Stream::new(&self.gpu, &self.follower, 0)?;
                     self.fill_words(&own, part, whole, 0)?;
                     own.wait(None)?;
                 }
@@ -173,8 +170,7 @@ impl Driver for VulkanDriver {
     }
 
     fn create_stream(&self, priority: i32) -> Result<StreamHandle> {
-        let queue = self.gpu.queue_for(self.made.fetch_add(1, Ordering::Relaxed), priority);
-        let stream = Stream::new(&self.gpu, &self.follower, queue)?;
+        let stream = Stream::new(&self.gpu, &self.follower, priority)?;
         let handle = Arc::into_raw(stream) as u64;
         self.live().insert(handle);
         Ok(StreamHandle(handle))

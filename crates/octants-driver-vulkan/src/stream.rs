@@ -96,8 +96,8 @@ impl Recording<'_> {
 }
 
 impl Stream {
-    /// A new stream on one of the device's queues.
-    pub fn new(gpu: &Arc<Gpu>, follower: &Arc<Follower>, queue: usize) -> Result<Arc<Stream>> {
+    /// A new stream on one of the device's queues, with a priority: less is higher.
+    pub fn new(gpu: &Arc<Gpu>, follower: &Arc<Follower>, priority: i32) -> Result<Arc<Stream>> {
         let info = vk::CommandPoolCreateInfo::default()
             .queue_family_index(gpu.family)
             .flags(vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER);
@@ -106,7 +106,7 @@ impl Stream {
         let pool = unsafe { gpu.device.create_command_pool(&info, None) }
             .map_err(|code| failed("vkCreateCommandPool", code, "creating a stream"))?;
         let state = State { pool, submitted: 0, last: None, open: None, in_flight: VecDeque::new(), free: Vec::new() };
-        let queue = queue % gpu.queues.len();
+        let queue = gpu.take_queue(priority);
         let (follower, state) = (follower.clone(), Mutex::new(state));
         let gpu = gpu.clone();
         Ok(Arc::new_cyclic(|own| Stream { own: own.clone(), follower, gpu, timeline, queue, state }))
@@ -269,6 +269,7 @@ impl HasBatch for Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         let _ = self.wait(None);
+        self.gpu.give_queue(self.queue);
         let state = self.state();
         // SAFETY: its work is done, or the device lost.
         unsafe { self.gpu.device.destroy_command_pool(state.pool, None) }

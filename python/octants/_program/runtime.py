@@ -16,12 +16,14 @@ from octants._fields.placement_checks import refuse_unplaced_fields
 from octants._fields.snode_trees import root
 from octants._language.python_scope import only_in_python, runs_as_python
 from octants._program import program_events
+from octants._program.on_first_use import OnFirstUse
 from octants._program.several_devices import devices_of_environment, leave_devices, named_devices, open_others
 from octants.architectures import SUPPORTED, Arch, Extension, cpu, gpu
-from octants.devices import list_devices
 from octants.exceptions import OctantsOptionError, OctantsRuntimeError
 from octants.types.primitive import BY_NAME, f32, i32, resolve_dtype, set_default_types
 from octants.version import require_version
+
+_list_devices = OnFirstUse("octants.devices", "list_devices")
 
 
 class Config:
@@ -264,7 +266,7 @@ def _first_available(names: list[str]) -> str:
         raise ValueError(f"a list of architectures must name some of {', '.join(sorted(known))}; got {names}")
     if len(names) == 1 or set(names) == {item.name for item in gpu}:
         return names[0] if len(names) == 1 else "gpu"
-    here = {"cpu", Arch.python.name, *(device.arch for device in list_devices()[0])}
+    here = {"cpu", Arch.python.name, *(device.arch for device in _list_devices()[0])}
     return next((name for name in names if name in here), names[0])
 
 
