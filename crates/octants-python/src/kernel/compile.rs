@@ -175,7 +175,7 @@ impl Kernel {
                     let code = guarded(py, &this.name, || detached::working(py, || session.build(&lowering, alias)))?
                         .map_err(|e| errors::from_engine(py, e))?;
                     if matches!(mode, AutodiffMode::None | AutodiffMode::Reverse) {
-                        let call = (&*gathered, args, mode);
+                        let call = (gathered, args, mode);
                         peers = Self::build_for_group(slf, prepared, call, (&lowering, alias), &world)?;
                     }
                     is_stored = session.keep_trace(search, &lowering, &code, alias);
