@@ -1,9 +1,9 @@
 //! For tests: reduces a device to what Vulkan offers on Metal, where all Vulkan devices are of the portability subset.
 //!
 //! The features and limits are those that MoltenVK 1.4 reports for Apple GPUs: no 64-bit floats, no atomic operations
-//! on 64-bit integers, no shader clock, one queue per family, blocks of up to 1024 threads with 32 KiB of shared memory,
-//! and subgroups of varying sizes of which none can be requested. Features are only removed, so the device must have
-//! the others itself.
+//! on 64-bit integers, no shader clock, one queue per family, blocks of up to 1024 threads with 32 KiB of shared
+//! memory, and subgroups of varying sizes of which none can be requested. Features are only removed, so the device must
+//! have the others itself.
 
 use ash::vk;
 

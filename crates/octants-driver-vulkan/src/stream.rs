@@ -1,6 +1,6 @@
 //! [`Stream`]: an in-order queue. Work is recorded into a batch. The batch is submitted when the stream is idle and has
-//! submitted nothing for a while, when the batch is long, or when something waits for it. A thread submits the rest when
-//! the work before it is done.
+//! submitted nothing for a while, when the batch is long, or when something waits for it. A thread submits the rest
+//! when the work before it is done.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

@@ -1,5 +1,5 @@
-//! [`split_tasks_of`]: how each task runs on rows of split arrays, in the form that artifacts keep. [`of_gradient`]: why
-//! a gradient cannot run on rows.
+//! [`split_tasks_of`]: how each task runs on rows of split arrays, in the form that artifacts keep. [`of_gradient`]:
+//! why a gradient cannot run on rows.
 
 use std::collections::BTreeSet;
 
