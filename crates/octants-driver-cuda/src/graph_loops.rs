@@ -2,8 +2,8 @@
 //! are the one that the handle numbers.
 //!
 //! They were introduced in CUDA 12.3; the version of the call that is used here, in 12.4; nodes with several graphs,
-//! in 12.8. A kernel sets the handle by
-//! a function that the driver's assembler knows, so no library of the toolkit is needed.
+//! in 12.8. A kernel sets the handle by a function that the driver's assembler knows, so no library of the toolkit is
+//! needed.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;

@@ -49,33 +49,33 @@ struct Turn {
     switch: u64,
     /// Without one the switch is on.
     condition: Option<Condition>,
-    /// The values that are told apart: see [`Told`].
-    told: Told,
+    /// How the switch's state follows from the condition.
+    state: SwitchState,
     /// Set if this ends a round of the loop of this number.
     ends: Option<u32>,
     /// The number of a checkpoint, where the launch ends if the condition is not zero.
     checkpoint: u64,
 }
 
-/// The state of a switch for each value of its condition.
+/// How the state of a switch follows from its condition.
 #[derive(Debug, Clone, Copy, Default)]
-enum Told {
-    /// On if it is not zero.
+enum SwitchState {
+    /// On if the condition is nonzero.
     #[default]
-    Truth,
-    /// On if it is this number. Values above the second number count as that.
+    Nonzero,
+    /// On if the condition equals the first number. Values above the second number count as the second.
     Equal(u64, u64),
-    /// The number, at most this one.
-    Number(u64),
+    /// The value of the condition, at most this number.
+    Value(u64),
 }
 
-impl Told {
+impl SwitchState {
     /// The members `most`, `equals` and `off` of a [`Decision`].
     fn words(self) -> (u64, u64, u64) {
         match self {
-            Told::Truth => (1, 0, 0),
-            Told::Equal(number, most) => (most, number + 1, 0),
-            Told::Number(most) => (most, 0, u32::MAX.into()),
+            SwitchState::Nonzero => (1, 0, 0),
+            SwitchState::Equal(number, most) => (most, number + 1, 0),
+            SwitchState::Value(most) => (most, 0, u32::MAX.into()),
         }
     }
 }
@@ -117,7 +117,7 @@ impl What {
                 let (rounds, for_host) = (launch.end.in_frame.0, launch.end.for_host.0);
                 KernelParameters::decision(function, Decision { rounds, for_host, ..Decision::default() })
             }
-            What::Decision(function, Turn { switch, condition, told, ends, checkpoint }) => {
+            What::Decision(function, Turn { switch, condition, state, ends, checkpoint }) => {
                 let failed = match launch.channel.0 {
                     0 => 0,
                     channel => channel + std::mem::offset_of!(DeviceChannel, failed) as u64,
@@ -127,7 +127,7 @@ impl What {
                     Some(c) => (c.address(launch.args, launch.frame.0)?, u64::from(c.kind.bytes())),
                 };
                 let rounds = ends.map_or(0, |number| launch.rounds_at(number));
-                let (ended, (most, equals, off)) = (launch.end.in_frame.0, told.words());
+                let (ended, (most, equals, off)) = (launch.end.in_frame.0, state.words());
                 let for_host = if checkpoint == 0 { 0 } else { launch.end.for_host.0 };
                 let (condition, decision) = (at, Decision { most, equals, off, ..Decision::default() });
                 let decision = Decision { switch, condition, bytes, failed, rounds, ended, ..decision };
@@ -283,8 +283,8 @@ impl<'a> Description<'a> {
                     Section::Checkpoint(label, condition, body) => {
                         let last = self.sections(what, to, last, body)?;
                         let place = what.labels.iter().position(|l| l == label).ok_or(NotAGraph::Ever)?;
-                        let told = Told::Equal(0, 1);
-                        let turn = Turn { condition: Some(*condition), told, ..Turn::default() };
+                        let state = SwitchState::Equal(0, 1);
+                        let turn = Turn { condition: Some(*condition), state, ..Turn::default() };
                         return self.rest(what, to, last, (Turn { checkpoint: place as u64 + 1, ..turn }, rest));
                     }
                 }

@@ -3,11 +3,11 @@
 use octants_artifact::Condition;
 use octants_runtime::Section;
 
-use super::{Described, Description, NotAGraph, Told, Turn, What, ever};
+use super::{Described, Description, NotAGraph, SwitchState, Turn, What, ever};
 use crate::vendor::{GraphLoops, RawGraph, RawNode};
 
 impl Description<'_> {
-    /// Adds a choice between two branches.
+    /// Adds an `if` with its `else`.
     ///
     /// # Safety
     /// As [`Description::add`].
@@ -25,12 +25,12 @@ impl Description<'_> {
             if self.loops()?.has_cases() && parts.iter().all(|part| !part.is_empty()) {
                 return self.one_node(what, to, dependencies, (condition, &parts));
             }
-            let truth = (Told::Truth, &**then);
-            self.node_per_branch(what, to, dependencies, (condition, &[truth, (Told::Equal(0, 1), otherwise)]))
+            let first = (SwitchState::Nonzero, &**then);
+            self.node_per_branch(what, to, dependencies, (condition, &[first, (SwitchState::Equal(0, 1), otherwise)]))
         }
     }
 
-    /// Adds a choice among cases, the last of which is for all other values.
+    /// Adds a switch. The last part is the default case.
     ///
     /// # Safety
     /// As [`Description::add`].
@@ -48,12 +48,12 @@ impl Description<'_> {
                 let parts: Vec<&[Section]> = parts.iter().map(|part| &**part).collect();
                 return self.one_node(what, to, dependencies, (selector, &parts));
             }
-            let branches: Vec<_> = (0..).zip(parts).map(|(n, part)| (Told::Equal(n, most), &**part)).collect();
+            let branches: Vec<_> = (0..).zip(parts).map(|(n, part)| (SwitchState::Equal(n, most), &**part)).collect();
             self.node_per_branch(what, to, dependencies, (selector, &branches))
         }
     }
 
-    /// Adds one node with the branches for 0, 1, and so on. The last is also for larger numbers.
+    /// Adds one node with a graph for each of the values 0, 1, and so on. The last graph also runs for larger values.
     ///
     /// # Safety
     /// As [`Description::add`].
@@ -68,8 +68,8 @@ impl Description<'_> {
         // SAFETY: the contract above.
         unsafe {
             let switch = ever(self.loops()?.create_switch(to))?;
-            let told = Told::Number(parts.len() as u64 - 1);
-            let turn = Turn { switch, condition: Some(condition), told, ..Turn::default() };
+            let state = SwitchState::Value(parts.len() as u64 - 1);
+            let turn = Turn { switch, condition: Some(condition), state, ..Turn::default() };
             let decision = vec![self.kernel(what, to, &dependencies, What::Decision(function, turn))?];
             let within = parts.len() - usize::from(parts.last().is_some_and(|part| part.is_empty()));
             let (node, graphs) = ever(self.loops()?.add_cases(to, switch, within, &decision))?;
@@ -89,15 +89,15 @@ impl Description<'_> {
         what: &Described<'_>,
         to: RawGraph,
         dependencies: Vec<RawNode>,
-        (condition, branches): (Condition, &[(Told, &[Section])]),
+        (condition, branches): (Condition, &[(SwitchState, &[Section])]),
     ) -> Result<Vec<RawNode>, NotAGraph> {
         let function = self.decide.ok_or(NotAGraph::Ever)?;
         let (mut last, mut switches) = (dependencies, Vec::with_capacity(branches.len()));
         // SAFETY: the contract above.
         unsafe {
-            for (told, branch) in branches.iter().filter(|(_, branch)| !branch.is_empty()) {
+            for (state, branch) in branches.iter().filter(|(_, branch)| !branch.is_empty()) {
                 let switch = ever(self.loops()?.create_switch(to))?;
-                let turn = Turn { switch, condition: Some(condition), told: *told, ..Turn::default() };
+                let turn = Turn { switch, condition: Some(condition), state: *state, ..Turn::default() };
                 last = vec![self.kernel(what, to, &last, What::Decision(function, turn))?];
                 switches.push((switch, branch));
             }
