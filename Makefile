@@ -131,9 +131,11 @@ docs: $(STAMPS)/tools
 	@echo "written: target/doc, start at target/doc/octants_ir/index.html; the guide is docs/index.md"
 
 wheel: $(STAMPS)/tools pyproject.toml
+	tools/system-packages valgrind
 	$(BIN)/python tools/build_wheels.py $(abspath $(BIN))/python
 
 wheels: $(STAMPS)/tools pyproject.toml
+	tools/system-packages valgrind
 	$(BIN)/python tools/build_wheels.py
 
 clean:

@@ -6,6 +6,9 @@
 
 A wheel is for one version of Python, and for systems with glibc 2.34 and newer. Trying one means: it is installed with
 nothing but numpy, the self-test passes on the CPU, and the examples that need no more run.
+
+The functions that programs run stand together in a wheel's extension (`function_order.py`). Their names are recorded in
+a wheel that is built before the others; `--no-order` leaves this out.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import zipfile
 from pathlib import Path
 
 import deflate
+from function_order import write_order
 
 ROOT = Path(__file__).resolve().parent.parent
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")
@@ -60,17 +64,31 @@ def llvm_without_unwind_tables() -> Path:
     return copy
 
 
-def build(pythons: list[str], out: Path, profile: str) -> None:
-    """Runs maturin once for all interpreters. LLVM's linker merges equal functions, which GNU's does not."""
-    linker = ["-C", "link-arg=-fuse-ld=lld", "-C", f"link-arg=-B{LLVM / 'bin'}", "-C", "link-arg=-Wl,--icf=all,-O2"]
-    options = ["--profile", profile, "--strip", "--no-default-features", "--features", "static-llvm"]
-    command = [sys.executable, "-m", "maturin", "build", *options, "--out", str(out)]
+def build(pythons: list[str], out: Path, profile: str, order: Path | None, strip: bool = True) -> None:
+    """Runs maturin once for all interpreters. LLVM's linker merges equal functions, which GNU's does not, and puts the
+    functions that `order` names first."""
+    linker = ["-fuse-ld=lld", f"-B{LLVM / 'bin'}", "-Wl,--icf=all,-O2"]
+    if order:
+        linker.append(f"-Wl,--symbol-ordering-file={order},--no-warn-symbol-ordering")
+    options = ["--profile", profile, "--no-default-features", "--features", "static-llvm"]
+    command = [sys.executable, "-m", "maturin", "build", *options, *["--strip"] * strip, "--out", str(out)]
     environment = {
         **os.environ,
         "LLVM_SYS_221_PREFIX": str(llvm_without_unwind_tables()),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
-    subprocess.run([*command, "-i", *pythons, "--", *linker], cwd=ROOT, env=environment, check=True)
+    flags = [flag for argument in linker for flag in ("-C", f"link-arg={argument}")]
+    subprocess.run([*command, "-i", *pythons, "--", *flags], cwd=ROOT, env=environment, check=True)
+
+
+def find_order(python: str, profile: str) -> Path:
+    """The file with the order of the functions, as a wheel for one interpreter shows it."""
+    folder = ROOT / "target" / "function-order"
+    shutil.rmtree(folder, ignore_errors=True)
+    build([python], folder, profile, order=None, strip=False)
+    order = folder / "functions.txt"
+    write_order(python, next(folder.glob("*.whl")), order)
+    return order
 
 
 class _Whole:
@@ -133,9 +151,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="folder of the wheels")
     parser.add_argument("--profile", default="wheel", help="cargo's; release takes a third of the time")
     parser.add_argument("--no-try", action="store_true", help="only build")
+    parser.add_argument("--no-order", action="store_true", help="leave the order of the functions to the linker")
     options = parser.parse_args()
     pythons = options.pythons or interpreters()
-    build(pythons, options.out, options.profile)
+    order = None if options.no_order else find_order(pythons[0], options.profile)
+    build(pythons, options.out, options.profile, order)
     for python in pythons:
         name = subprocess.run(
             [python, "-c", "import sys; print('cp%d%d' % sys.version_info[:2])"],
