@@ -39,7 +39,9 @@ def write_order(python: str, wheel: Path, out: Path) -> None:
             _run_in_callgrind([own, *program], profile)
             called = called_functions(profile.read_text(), "_octants.")
             if len(called) < least:
-                sys.exit(f"error: {program[0]} calls only {len(called)} functions with names; is {wheel.name} stripped?")
+                sys.exit(
+                    f"error: {program[0]} calls only {len(called)} functions with names; is {wheel.name} stripped?"
+                )
             names.update(dict.fromkeys(called))
     out.write_text("".join(f"{name}\n" for name in names))
 

@@ -19,7 +19,7 @@ use.
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from octants import exceptions, experimental, graph, types
 from octants._arrays.array_factories import factories
@@ -37,7 +37,6 @@ from octants._fields.packed_fields import BitpackedFields
 from octants._fields.snode import SNode
 from octants._fields.snode_trees import FieldsBuilder, root
 from octants._fields.sparse_kernels import activate, append, deactivate, is_active, length
-from octants._fields.sparse_levels import deactivate_all_snodes
 from octants._fields.struct import Struct, StructField, dataclass
 from octants._language.kernel_decorators import data_oriented, func, kernel, pure, pyfunc, real_func
 from octants._language.loop_ranges import ndrange
@@ -113,8 +112,6 @@ from octants._octants import Device
 from octants._program import registration, runtime
 from octants._program.current_device import current_device, device
 from octants._program.runtime import clock_freq_hz, dump_compile_config, init, is_extension_enabled, reset, sync
-from octants._streams.concurrency import ConcurrencyReport, ConcurrentLaunch, concurrency_report, concurrent
-from octants._streams.races import Race, RaceAccess
 from octants._streams.streams import (
     Event,
     Stream,
@@ -181,6 +178,11 @@ from octants.types.enums import DeviceCapability, Format
 from octants.types.values import Matrix, Vector
 from octants.version import VERSION as __version__
 from octants.version import VERSION_TEXT as __version_str__
+
+if TYPE_CHECKING:
+    from octants._fields.sparse_levels import deactivate_all_snodes
+    from octants._streams.concurrency import ConcurrencyReport, ConcurrentLaunch, concurrency_report, concurrent
+    from octants._streams.races import Race, RaceAccess
 
 registration.register()
 
@@ -413,6 +415,11 @@ _LAZY_MODULES = (
     "tools",
 )
 _LAZY_NAMES = {
+    **dict.fromkeys(
+        ("ConcurrencyReport", "ConcurrentLaunch", "concurrency_report", "concurrent"), "octants._streams.concurrency"
+    ),
+    **dict.fromkeys(("Race", "RaceAccess"), "octants._streams.races"),
+    "deactivate_all_snodes": "octants._fields.sparse_levels",
     **dict.fromkeys(("Mesh", "MeshInstance"), "octants._mesh.mesh"),
     "global_thread_idx": "octants.simt.block_threads",
     **dict.fromkeys(("eig", "make_spd", "polar_decompose", "randn", "solve", "svd", "sym_eig"), "octants._linalg"),

@@ -543,7 +543,7 @@ class Ndarray:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Extents of the axes, elements not counted."""
+        """Extents of the axes, elements not counted; None when the program that made the ndarray has ended."""
 
     @property
     def element_shape(self) -> tuple[int, ...]:

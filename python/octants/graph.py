@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from octants._language.ops import kernel_only, known_to_compiler
-from octants._streams.captured_graphs import CapturedGraph, capture, load
+
+if TYPE_CHECKING:
+    from octants._streams.captured_graphs import CapturedGraph, capture, load
 
 __all__ = ["CapturedGraph", "capture", "cond", "do_while", "load", "parallel", "parallel_context"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("CapturedGraph", "capture", "load"):
+        found = getattr(import_module("octants._streams.captured_graphs"), name)
+        globals()[name] = found
+        return found
+    raise AttributeError(f"module 'octants.graph' has no attribute {name!r}")
 
 
 class GraphStatus:

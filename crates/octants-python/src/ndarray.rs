@@ -244,10 +244,10 @@ impl Ndarray {
         self.strides.set(strides).map_err(|_| PyValueError::new_err("the layout is already set"))
     }
 
-    /// Extents of the axes, elements not counted.
+    /// Extents of the axes, elements not counted; None when the program that made the ndarray has ended.
     #[getter]
-    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.shape.iter())
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        if self.alive() { PyTuple::new(py, self.shape.iter()).map(Some) } else { Ok(None) }
     }
 
     /// `()`, `(n,)` or `(n, m)`.

@@ -235,6 +235,8 @@ class Ndarray(WholeArray, _octants.Ndarray):
         """Sets all elements from another ndarray of the same shape."""
         if not isinstance(other, Ndarray):
             raise AssertionError(f"copy_from() takes an ndarray, got {type(other).__name__}")
+        self.check_alive()
+        other.check_alive()
         if self.shape != other.shape:
             raise AssertionError(f"copy_from shape mismatch: destination {self.shape} vs source {other.shape}")
         self._copy(other, qd_stream)
@@ -263,6 +265,7 @@ class Ndarray(WholeArray, _octants.Ndarray):
     # Copies
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Ndarray:
+        self.check_alive()
         with _octants.on_program(self._serial):
             made = make_ndarray(self._value_type(), self.shape, self.needs_grad, self._qd_layout)
         made.copy_from(self)

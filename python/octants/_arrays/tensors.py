@@ -53,8 +53,9 @@ class Tensor:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Extent of each axis."""
-        return tuple(self._impl.shape)
+        """Extent of each axis; None for an ndarray of a program that has ended."""
+        shape: tuple[int, ...] = self._impl.shape
+        return shape
 
     @property
     def dtype(self) -> DataType:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from octants import _octants
 from octants._fields import placement_checks
@@ -20,10 +20,8 @@ from octants._fields.axes import axes
 from octants._fields.snode import Component, SNode
 from octants._program import program_events
 from octants._program.current_device import on
+from octants._program.on_first_use import OnFirstUse
 from octants.exceptions import OctantsRuntimeError
-
-if TYPE_CHECKING:
-    from octants._fields.sparse_levels import SparseSupport
 
 _with_memory: weakref.WeakSet[SNodeTree] = weakref.WeakSet()
 
@@ -33,8 +31,8 @@ class SNodeTree:
     them.
     """
 
-    sparse: ClassVar[SparseSupport]
-    """Areas and state of sparse levels. The module of it sets it, for it builds on fields, and they on this one."""
+    sparse: ClassVar[OnFirstUse] = OnFirstUse("octants._fields.sparse_levels", "SparseSupport")
+    """Areas and state of sparse levels. Its module builds on fields, and they on this one."""
 
     def __init__(self) -> None:
         require_program()

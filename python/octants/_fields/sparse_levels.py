@@ -21,7 +21,7 @@ import numpy as np
 from octants import _octants
 from octants._fields.fields import ScalarField, TensorField
 from octants._fields.snode import Component
-from octants._fields.snode_trees import SNodeTree, root
+from octants._fields.snode_trees import root
 from octants._fields.sparse_kernels import (
     MOST_LISTED,
     append,
@@ -37,6 +37,7 @@ from octants.types.primitive import DataType, i32, i64
 
 if TYPE_CHECKING:
     from octants._fields.snode import SNode
+    from octants._fields.snode_trees import SNodeTree
 
 
 class LevelField(ScalarField):
@@ -279,9 +280,6 @@ class SparseSupport:
         for number, part in enumerate(target._scalar_components()):
             of_part = values.reshape((*shape, -1))[..., number]
             write(part, np.array(of_part, copy=None, order="C"), target._offset, qd_stream=qd_stream)
-
-
-SNodeTree.sparse = SparseSupport()
 
 
 def deactivate_all_snodes() -> None:

@@ -11,11 +11,13 @@ from typing import Any
 from octants import _octants
 from octants._arrays.ndarrays import live_ndarrays
 from octants._program import program_events
+from octants._program.on_first_use import OnFirstUse
 from octants._program.runtime import current_config
-from octants.profiler import compile_report
 from octants.types import primitive
 
 __all__ = ["ProgramView", "view"]
+
+_compile_report = OnFirstUse("octants.profiler", "compile_report")
 
 
 class ProgramView:
@@ -99,7 +101,7 @@ class ProgramView:
 
     def get_total_compilation_time(self) -> float:
         """Seconds that this program has spent compiling kernels."""
-        return sum(one.ms for one in compile_report().compilations) / 1e3
+        return sum(one.ms for one in _compile_report().compilations) / 1e3
 
     def materialize(self) -> None:
         """Called after fields were allocated."""

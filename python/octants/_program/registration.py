@@ -15,14 +15,11 @@ from octants import _octants, exceptions
 from octants._arrays.ndarrays import read_marks
 from octants._arrays.shadow_buffers import any_gradients
 from octants._arrays.tensors import Tensor as tensor
-from octants._code.cache_observations import CacheObservations as cache_observations
-from octants._code.cache_observations import FastcacheObservations as fastcache_observations
 from octants._code.code_dumps import write as write_code
 from octants._fields.fields import TensorField as field
 from octants._fields.placement_checks import refuse_unplaced_fields
 from octants._language.lambda_source import lambda_text
 from octants._program.on_first_use import OnFirstUse
-from octants._streams.races import race_error
 from octants._tensor_methods import METHODS as tensor_methods
 from octants.graph import GraphStatus as graph_status
 from octants.types.primitive import BY_NAME as scalar_types
@@ -52,6 +49,9 @@ __all__ = [
     "write_code",
 ]
 
+cache_observations = OnFirstUse("octants._code.cache_observations", "CacheObservations")
+fastcache_observations = OnFirstUse("octants._code.cache_observations", "FastcacheObservations")
+race_error = OnFirstUse("octants._streams.races", "race_error")
 block_scope = OnFirstUse("octants._distributed.device_blocks", "as_block")
 device_launch = OnFirstUse("octants._distributed.device_launches", "DeviceLaunch")
 split_launch = OnFirstUse("octants._distributed.split_launches", "SplitLaunch")

@@ -1,66 +1,78 @@
 """Import paths that programs written for Quadrants use for its internals, such as `qd.lang.ops.logical_not`.
 
-Every name here is defined in another module. New programs do not need this package.
+Every name here is defined in another module, which is imported when the name is first used. New programs do not need
+this package.
 """
 
+import importlib
 import sys
-from collections.abc import Callable
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from octants import graph, simt
-from octants._arrays import buffer_views, ndarrays
-from octants._language import performance_dispatch
-from octants._program import runtime
-from octants.lang import (
-    _fast_caching,
-    _template_mapper,
-    _tile,
-    exception,
-    field,
-    impl,
-    kernel_impl,
-    matrix,
-    mesh,
-    ops,
-    snode,
-    stream,
-    struct,
-)
-from octants.lang import program as misc
-from octants.lang import type_names as util
+from octants.lang._public_names import public_names_of
 
-for path, module in {
-    "misc": misc,
-    "util": util,
-    "_ndarray": ndarrays,
-    "_perf_dispatch": performance_dispatch,
-    "buffer_view": buffer_views,
-    "graph": graph,
-    "graph_status": graph,
-    "runtime_ops": runtime,
-}.items():
-    sys.modules[f"{__name__}.{path}"] = module
-for name in ("", ".block", ".grid", ".reductions", ".sorting", ".subgroup", ".warp"):
-    sys.modules[f"{__name__}.simt{name}"] = sys.modules[f"octants.simt{name}"]
-sys.modules[f"{__name__}.simt._tile"] = _tile
+_ALIASES = {
+    "_ndarray": "octants._arrays.ndarrays",
+    "_perf_dispatch": "octants._language.performance_dispatch",
+    "buffer_view": "octants._arrays.buffer_views",
+    "graph": "octants.graph",
+    "graph_status": "octants.graph",
+    "misc": "octants.lang.program",
+    "runtime_ops": "octants._program.runtime",
+    "simt": "octants.simt",
+    "simt._tile": "octants.lang._tile",
+    **{
+        f"simt.{name}": f"octants.simt.{name}"
+        for name in ("block", "grid", "reductions", "sorting", "subgroup", "warp")
+    },
+    "util": "octants.lang.type_names",
+}
+_MODULES = {
+    "_fast_caching",
+    "_template_mapper",
+    "_tile",
+    "exception",
+    "field",
+    "impl",
+    "kernel_impl",
+    "matrix",
+    "mesh",
+    "ops",
+    "snode",
+    "stream",
+    "struct",
+    *(name for name in _ALIASES if "." not in name),
+}
 
 
-def _public_names_of(module: ModuleType) -> Callable[[str], Any]:
-    """A module's `__getattr__`: the public names, which Quadrants' module of this path has too."""
+class _AliasFinder:
+    """Finds the modules that have another path here."""
 
-    def find(name: str) -> Any:
-        found = getattr(sys.modules["octants"], name, None) if not name.startswith("_") else None
-        if found is None:
-            raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
-        return found
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        loader: Any = self
+        is_alias = fullname.startswith("octants.lang.") and fullname.removeprefix("octants.lang.") in _ALIASES
+        return ModuleSpec(fullname, loader) if is_alias else None
 
-    return find
+    def create_module(self, spec: ModuleSpec) -> None:
+        """The import system makes an empty module, which `exec_module` replaces."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        name = module.__name__
+        sys.modules[name] = importlib.import_module(_ALIASES[name.removeprefix("octants.lang.")])
 
 
-# In Quadrants, each of these modules has public names, such as `qd.lang.Matrix` and `qd.lang.impl.root`.
-for filled in (sys.modules[__name__], impl, misc, snode):
-    vars(filled)["__getattr__"] = _public_names_of(filled)
+sys.meta_path.insert(0, _AliasFinder())
+
+_find_public_name = public_names_of(__name__)
+
+
+def __getattr__(name: str) -> Any:
+    return importlib.import_module(f"{__name__}.{name}") if name in _MODULES else _find_public_name(name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})
 
 
 __all__ = [

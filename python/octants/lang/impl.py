@@ -8,6 +8,7 @@ from octants._language.ops import grouped, static, static_assert, static_print
 from octants._program.program_view import ProgramView as PyQuadrants
 from octants._program.program_view import view
 from octants._program.runtime import current_config as current_cfg
+from octants.lang._public_names import public_names_of
 
 __all__ = [
     "PyQuadrants",
@@ -41,3 +42,6 @@ def get_max_shared_memory_bytes(is_lowerbound_ok: bool = False) -> int:
     the CPU.
     """
     return _octants.max_shared_bytes()
+
+
+__getattr__ = public_names_of(__name__)

@@ -6,6 +6,7 @@ from octants._program.runtime import init, is_extension_enabled, reset
 from octants.architectures import SUPPORTED, Arch, amdgpu, arm64, cpu, cuda, gpu, metal, vulkan, x64
 from octants.architectures import Extension as extension
 from octants.devices import list_devices
+from octants.lang._public_names import public_names_of
 from octants.layouts import Layout
 
 __all__ = [
@@ -66,3 +67,6 @@ def is_arch_supported(arch: Arch) -> bool:
 def is_extension_supported(arch: Arch, ext: extension) -> bool:
     """Whether an architecture supports an extension, regardless of the devices of this host."""
     return ext in SUPPORTED.get(arch, frozenset())
+
+
+__getattr__ = public_names_of(__name__)

@@ -344,6 +344,24 @@ def test_objects_of_a_dead_program_raise():
         scale(a, 1.0)
 
 
+def test_an_ndarray_of_a_dead_program_has_no_shape_and_refuses_every_use():
+    old, made = qd.ndarray(qd.f32, (3, 4)), [qd.tensor(qd.f32, 3), qd.Vector.ndarray(2, qd.f32, 3)]
+    qd.init(arch=qd.cpu)
+    new = qd.ndarray(qd.f32, (3, 4))
+    assert old.shape is None
+    assert old.arr is None
+    assert new.shape == (3, 4)
+    uses = [copy.deepcopy, pickle.dumps, lambda a: a[0], lambda a: a.fill(1), lambda a: a.to_numpy()]
+    for array in (old, *made):
+        assert "3" not in repr(array).replace("f32", "")
+        for use in uses:
+            with pytest.raises(RuntimeError, match="has ended"):
+                use(array)
+    for source, target in ((old, new), (new, old)):
+        with pytest.raises(RuntimeError, match="has ended"):
+            target.copy_from(source)
+
+
 def test_kernels_are_recompiled_under_new_options():
     @qd.kernel
     def third() -> float:
