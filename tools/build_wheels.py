@@ -87,7 +87,7 @@ def find_order(python: str, profile: str) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     build([python], folder, profile, order=None, strip=False)
     order = folder / "functions.txt"
-    write_order(python, next(folder.glob("*.whl")), order)
+    write_order(python, next(folder.glob("*.whl")), LLVM / "bin" / "llvm-nm", order)
     return order
 
 
