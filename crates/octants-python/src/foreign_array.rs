@@ -29,10 +29,27 @@ thread_local! {
 
 /// The view of another library's array, or `None` for an unknown object.
 pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
-    let py = value.py();
     if let Ok(elements) = value.cast_exact::<ElementView>() {
-        return elements.get().view(py).map(Some);
+        return elements.get().view(value.py()).map(Some);
     }
+    let Some(view) = described(value)? else { return Ok(None) };
+    if view.host || view.extents.contains(&0) {
+        return Ok(Some(view));
+    }
+    match program::own_address(view.address) {
+        Some(address) => Ok(Some(ArrayView { address, ..view })),
+        None => Err(PyValueError::new_err(format!(
+            "an array that another library has allocated on the GPU cannot be used by a kernel on {}, which shares \
+             only its own memory with other libraries: copy it into a qd.ndarray by `from_torch`, or create it with \
+             `torch.from_dlpack(ndarray)`",
+            program::device_name()
+        ))),
+    }
+}
+
+/// The view in the other library's terms.
+fn described(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
+    let py = value.py();
     if let Some(view) = exchange_table::view(value)? {
         return Ok(Some(ArrayView { needs_grad: has_gradient(value)?, ..view }));
     }

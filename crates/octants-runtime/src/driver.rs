@@ -11,6 +11,7 @@ use octants_artifact::{Artifact, CodeTarget};
 
 use crate::caller::Caller;
 use crate::error::{ErrorKind, Result};
+use crate::foreign_api::ForeignApi;
 use crate::kernel_meta::KernelMeta;
 use crate::pattern::Pattern;
 use crate::poll::poll;
@@ -296,6 +297,11 @@ pub trait Driver: Send + Sync + 'static {
 
     /// The default stream of other libraries, by its DLPack handle.
     fn unnamed_stream(&self) -> Option<StreamHandle> {
+        None
+    }
+
+    /// Another interface to the same physical device, with which the driver shares memory, if there is one.
+    fn foreign_api(&self) -> Option<&dyn ForeignApi> {
         None
     }
 

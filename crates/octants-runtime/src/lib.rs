@@ -13,7 +13,7 @@
 //! Reading order: [`error`], [`kernel_meta`], [`driver`], `cores` (the state behind all handles), [`device`],
 //! [`buffer`], `free_after`, `sections`, [`kernel`], [`capture`], [`captured_graph`], [`stream`], `track_uses`,
 //! [`event`], [`concurrency`], `caller`, `dispatcher`, [`counter_snapshot`], [`launch_order`], [`worker_pool`], `fork`,
-//! [`pattern`], `transfer`, [`sparse`], `foreign`, `host_work`, `peer_waits`, `peer_copies`, `peer_exchange`,
+//! [`pattern`], `transfer`, [`sparse`], [`foreign_api`], `foreign`, `host_work`, `peer_waits`, `peer_copies`, `peer_exchange`,
 //! `mirrors`, `assemble`, [`race`], `race_at_site`, [`races`], [`witness`], `watch_launches`, [`profile`], `measure`,
 //! [`profiler`], [`report`], [`render_site`], `site_messages`, [`nesting`], `poll`, `interruptible_wait`,
 //! [`renewable`]. The modules `scratch`, `staging`, `stage_arguments`, `channel`, `drain_log` and `adopted` also belong
@@ -36,6 +36,7 @@ pub mod driver;
 pub mod error;
 pub mod event;
 mod foreign;
+pub mod foreign_api;
 mod fork;
 mod free_after;
 mod host_work;
@@ -87,6 +88,7 @@ pub use driver::{
 };
 pub use error::{DeviceError, ErrorKind, Result};
 pub use event::Event;
+pub use foreign_api::ForeignApi;
 pub use kernel::{LoadedKernel, Pointer};
 pub use kernel_meta::KernelMeta;
 pub use launch_order::LaunchOrder;
