@@ -1,0 +1,253 @@
+"""Memory that Vulkan shares with CUDA's libraries on the same GPU: on Mesa's lavapipe, with a stand-in for CUDA's
+library that maps the exported memory. Lavapipe exports no semaphores, so the host waits between the two.
+"""
+
+import cuda_standin
+
+START = """
+import ctypes
+import gc
+import os
+
+import numpy as np
+from other_library import Taken
+
+import octants as qd
+
+standin = ctypes.CDLL(os.environ["CUDA_STANDIN"])
+standin.standin_add.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_float]
+qd.init(arch=qd.vulkan, enable_fallback=False, offline_cache=False)
+
+
+def taken(array, **keywords):
+    return Taken(None, array.__dlpack__(**keywords))
+
+
+def seen(tensor):
+    # What is in the memory right now, as the other library sees it.
+    count = int(np.prod(tensor.shape))
+    floats = np.ctypeslib.as_array((ctypes.c_float * count).from_address(tensor.address))
+    return floats.reshape(tensor.shape)
+
+
+def queue_addition(tensor, value):
+    assert standin.standin_add(tensor.address, int(np.prod(tensor.shape)), value) == 0
+
+
+class Shown:
+    # Another library's array at an address, or one that it has taken from us.
+
+    def __init__(self, array):
+        self.__dlpack__, self.__dlpack_device__ = array.__dlpack__, array.__dlpack_device__
+
+
+@qd.kernel
+def add(x: qd.types.ndarray(dtype=qd.f32, ndim=1), value: qd.f32, rounds: qd.i32):
+    for i in x:
+        sum = 0.0
+        for k in range(rounds):
+            sum += qd.sin(sum + k)
+        x[i] += value + 0.0 * sum
+"""
+
+
+def run(folder, program, **options):
+    return cuda_standin.run(folder, START + program, **options)
+
+
+def test_both_see_the_same_bytes(tmp_path):
+    run(
+        tmp_path,
+        """
+small, x, field = qd.ndarray(qd.f32, shape=3), qd.ndarray(qd.f32, shape=1000), qd.Vector.field(2, qd.f32, shape=5)
+x.fill(2.0)
+for array, shape in (small, (3,)), (x, (1000,)), (field, (5, 2)):
+    assert array.__dlpack_device__() == (2, 1)
+    tensor = taken(array, stream=1)
+    assert tensor.device == (2, 1) and tensor.shape == shape
+    seen(tensor)[...] = np.arange(np.prod(shape)).reshape(shape)
+    assert np.array_equal(array.to_numpy(), seen(tensor))
+    array.fill(4.0)
+    qd.sync()
+    assert (seen(tensor) == 4.0).all()
+# Large arrays are in memory of their own.
+large = qd.ndarray(qd.f32, shape=1 << 25)
+tensor = taken(large, stream=1)
+seen(tensor)[-1] = 5.0
+assert large[(1 << 25) - 1] == 5.0
+""",
+    )
+
+
+def test_work_on_both_sides_runs_in_program_order(tmp_path):
+    run(
+        tmp_path,
+        """
+x = qd.ndarray(qd.f32, shape=4096)
+tensor = taken(x, stream=1)
+for number in range(1, 20):
+    # The stand-in adds when something waits for its stream, so the launch must.
+    queue_addition(tensor, 1.0)
+    add(x, float(2 * number), 500)
+    # Nothing waits here but the launch: later work of the other library must run after it.
+    total = number + number * (number + 1)
+    assert (seen(tensor) == total).all(), (number, seen(tensor)[:3])
+queue_addition(tensor, 1.0)
+assert x[7] == 400.0
+queue_addition(tensor, 1.0)
+assert (x.to_numpy() == 401.0).all()
+""",
+    )
+
+
+def test_an_import_waits_for_work_of_all_streams(tmp_path):
+    run(
+        tmp_path,
+        """
+x, stream = qd.ndarray(qd.f32, shape=4096), qd.create_stream()
+add(x, 1.0, 2000, qd_stream=stream)
+tensor = taken(x, stream=1)
+assert (seen(tensor) == 1.0).all()
+
+# A stream is ordered with the other library through the default stream.
+queue_addition(tensor, 1.0)
+event = qd.create_event()
+event.record()
+stream.wait(event)
+add(x, 1.0, 2000, qd_stream=stream)
+qd.default_stream().wait(stream)
+assert (seen(tensor) == 3.0).all()
+
+
+@qd.kernel
+def halves(x: qd.types.ndarray(dtype=qd.f32, ndim=1)):
+    with qd.stream_parallel():
+        for i in range(2048):
+            x[i] += 1.0
+    with qd.stream_parallel():
+        for i in range(2048, 4096):
+            x[i] += 1.0
+
+
+for number in range(5):
+    queue_addition(tensor, 1.0)
+    halves(x)
+    assert (seen(tensor) == 5.0 + 2 * number).all(), number
+""",
+    )
+
+
+def test_shared_memory_comes_back_as_an_argument_and_other_memory_is_refused(tmp_path):
+    run(
+        tmp_path,
+        """
+x, other = qd.ndarray(qd.f32, shape=100), qd.ndarray(qd.f32, shape=100)
+add(Shown(x), 1.0, 1)
+assert (x.to_numpy() == 1.0).all() and (other.to_numpy() == 0.0).all()
+
+
+class Foreign:
+    shape, strides, dtype = (100,), (4,), np.dtype(np.float32)
+
+    def __dlpack_device__(self):
+        return (2, 1)
+
+    def __dlpack__(self, **keywords):
+        from other_library import NAMES, Managed, capsule, described
+
+        self.memory = np.zeros(100, np.float32)
+        self.tensor, self.lists = described(self.memory.ctypes.data, self, (2, 1))
+        self.made = Managed(self.tensor)
+        return capsule(ctypes.addressof(self.made), NAMES[Managed])
+
+
+try:
+    add(Foreign(), 1.0, 1)
+except ValueError as error:
+    assert "shares only its own memory" in str(error) and "from_torch" in str(error), error
+else:
+    raise AssertionError("memory of another library was used")
+""",
+    )
+
+
+def test_memory_lives_as_long_as_both_sides_need_it(tmp_path):
+    run(
+        tmp_path,
+        """
+x = qd.ndarray(qd.f32, shape=1 << 10)
+x.fill(3.0)
+tensor = taken(x, stream=1)
+del x
+gc.collect()
+for number in range(20):
+    qd.ndarray(qd.f32, shape=1 << 10).fill(float(number))
+qd.sync()
+assert (seen(tensor) == 3.0).all()
+# It is freed after the work that the other library has queued.
+queue_addition(tensor, 1.0)
+seen_before = seen(tensor)
+del tensor
+gc.collect()
+assert (seen_before == 4.0).all()
+
+y = qd.ndarray(qd.f32, shape=1 << 10)
+tensor = taken(y, stream=1)
+assert standin.standin_live_imports() == standin.standin_live_mappings() == 1
+qd.reset()
+seen(tensor)[...] = 1.0
+del tensor, y
+gc.collect()
+assert standin.standin_live_imports() == standin.standin_live_mappings() == 0
+""",
+    )
+
+
+def test_sharing_ends_with_the_memory(tmp_path):
+    run(
+        tmp_path,
+        """
+x, y = qd.ndarray(qd.f32, shape=10), qd.ndarray(qd.f32, shape=10)
+address = taken(x, stream=1).address
+assert standin.standin_add(address, 10, 1.0) == 0
+add(y, 1.0, 1)
+assert x[0] == 1.0  # the launch has waited, although it uses other memory
+del x
+gc.collect()
+z = qd.ndarray(qd.f32, shape=10)
+qd.sync()
+assert standin.standin_add(address, 10, 1.0) == 0
+add(y, 1.0, 1)
+first = (ctypes.c_float * 10).from_address(address)[0]
+qd.sync()
+assert (y.to_numpy() == 2.0).all()
+assert (ctypes.c_float * 10).from_address(address)[0] == first, "a launch waits although nothing is shared"
+""",
+    )
+
+
+def test_without_the_same_gpu_nothing_is_shared(tmp_path):
+    run(
+        tmp_path,
+        """
+x = qd.ndarray(qd.f32, shape=10)
+assert x.__dlpack_device__() == (7, 0)
+add(Shown(x), 1.0, 1)
+assert (x.to_numpy() == 1.0).all()
+assert standin.standin_has_context() == standin.standin_live_imports() == 0
+""",
+        knows_device=False,
+    )
+
+
+def test_a_context_is_created_by_the_first_import_only(tmp_path):
+    run(
+        tmp_path,
+        """
+x = qd.ndarray(qd.f32, shape=10)
+assert x.__dlpack_device__() == (2, 1)
+assert standin.standin_has_context() == 0
+tensor = taken(x, stream=1)
+assert standin.standin_has_context() == 1
+""",
+    )
