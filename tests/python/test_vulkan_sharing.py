@@ -137,32 +137,118 @@ for number in range(5):
     )
 
 
-def test_shared_memory_comes_back_as_an_argument_and_other_memory_is_refused(tmp_path):
+# A library with memory of its own, under the name of one that is known.
+LIBRARY = """
+import sys
+import types
+
+from other_library import NAMES, Managed, capsule, described
+
+cupy = types.ModuleType("cupy")
+
+
+class Array:
+    def __init__(self, values, library=cupy):
+        self.values = np.ascontiguousarray(values, np.float32)
+        self.shape, self.strides, self.dtype = values.shape, self.values.strides, self.values.dtype
+
+    def __dlpack_device__(self):
+        return (2, 1)
+
+    def __dlpack__(self, **keywords):
+        tensor, self.lists = described(self.values.ctypes.data, self, (2, 1))
+        self.made = Managed(tensor)
+        return capsule(ctypes.addressof(self.made), NAMES[Managed])
+
+    def __setitem__(self, where, other):
+        assert where is Ellipsis
+        self.values[...] = other.values
+
+
+def from_dlpack(array):
+    made = Array.__new__(Array)
+    made.tensor = taken(array, stream=1)
+    made.values = seen(made.tensor)
+    return made
+
+
+cupy.ndarray, cupy.from_dlpack = Array, from_dlpack
+cupy.cuda = types.SimpleNamespace(get_current_stream=lambda: types.SimpleNamespace(ptr=0))
+"""
+
+
+def test_shared_memory_comes_back_as_an_argument(tmp_path):
     run(
         tmp_path,
         """
 x, other = qd.ndarray(qd.f32, shape=100), qd.ndarray(qd.f32, shape=100)
 add(Shown(x), 1.0, 1)
 assert (x.to_numpy() == 1.0).all() and (other.to_numpy() == 0.0).all()
+""",
+    )
 
 
-class Foreign:
-    shape, strides, dtype = (100,), (4,), np.dtype(np.float32)
+def test_arrays_of_other_libraries_are_copied_for_a_launch(tmp_path):
+    run(
+        tmp_path,
+        LIBRARY
+        + """
+sys.modules["cupy"] = cupy
 
-    def __dlpack_device__(self):
-        return (2, 1)
 
-    def __dlpack__(self, **keywords):
-        from other_library import NAMES, Managed, capsule, described
+@qd.kernel
+def scale(points: qd.types.ndarray(dtype=qd.math.vec2, ndim=1), factor: qd.types.ndarray(), by: qd.f32):
+    for i in points:
+        points[i] *= factor[None] * by
 
-        self.memory = np.zeros(100, np.float32)
-        self.tensor, self.lists = described(self.memory.ctypes.data, self, (2, 1))
-        self.made = Managed(self.tensor)
-        return capsule(ctypes.addressof(self.made), NAMES[Managed])
 
+a = Array(np.arange(4096.0))
+add(a, 1.0, 500)
+assert np.array_equal(a.values, np.arange(1.0, 4097.0))
+points, factor = Array(np.arange(20.0).reshape(10, 2)), Array(np.array(3.0))
+for number in range(3):
+    scale(points, factor, 2.0)
+assert np.array_equal(points.values, np.arange(20.0).reshape(10, 2) * 216.0)
+assert factor.values == 3.0
+
+x = qd.ndarray(qd.f32, shape=4096)
+x.from_numpy(np.arange(4096.0, dtype=np.float32))
+
+
+@qd.kernel
+def both(x: qd.types.ndarray(dtype=qd.f32, ndim=1), y: qd.types.ndarray(dtype=qd.f32, ndim=1)):
+    for i in x:
+        y[i] += x[i]
+
+
+both(x, a)
+assert np.array_equal(a.values, 2 * np.arange(4096.0) + 1)
+# Two copies of the same memory could not both be copied back.
+try:
+    both(a, a)
+except ValueError as error:
+    assert "memory that this device shares" in str(error) and "another argument shares its memory" in str(error), error
+else:
+    raise AssertionError("one of two copies was lost")
 
 try:
-    add(Foreign(), 1.0, 1)
+    with qd.graph.capture():
+        add(a, 1.0, 1)
+except ValueError as error:
+    assert "which a graph captures" in str(error), error
+else:
+    raise AssertionError("a graph would not copy")
+""",
+    )
+
+
+def test_arrays_of_an_unknown_library_are_refused(tmp_path):
+    run(
+        tmp_path,
+        LIBRARY
+        + """
+try:
+    add(Array(np.zeros(100)), 1.0, 1)
 except ValueError as error:
     assert "shares only its own memory" in str(error) and "from_torch" in str(error), error
 else:

@@ -13,9 +13,23 @@ use crate::foreign_array;
 use crate::names::{Known, is_tensor};
 use crate::ndarray::Ndarray;
 
+/// How arrays of other libraries are viewed.
+type ForeignView = fn(&Bound<'_, PyAny>) -> PyResult<Option<ArrayView>>;
+
 /// The view of `value`, or `None` when it is not an array.
 #[inline]
 pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
+    view_with(value, foreign_array::view)
+}
+
+/// As [`view`], for the argument of a launch: memory that the device cannot use may be copied for it.
+#[inline]
+pub fn view_or_copy(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
+    view_with(value, foreign_array::view_or_copy)
+}
+
+#[inline]
+fn view_with(value: &Bound<'_, PyAny>, foreign: ForeignView) -> PyResult<Option<ArrayView>> {
     if let Ok(array) = value.cast::<Ndarray>() {
         return own(array).map(Some);
     }
@@ -34,10 +48,10 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
     if is_tensor(value)? {
         return Ok(None);
     }
-    foreign_array::view(value)
+    foreign(value)
 }
 
-fn own(array: &Bound<'_, Ndarray>) -> PyResult<ArrayView> {
+pub(crate) fn own(array: &Bound<'_, Ndarray>) -> PyResult<ArrayView> {
     let this = array.get();
     Ok(ArrayView {
         address: this.address(array.py())?,
