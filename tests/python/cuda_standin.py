@@ -61,7 +61,7 @@ def _run(command: list[str], **variables: str) -> subprocess.CompletedProcess[st
     return subprocess.run([sys.executable, *command], capture_output=True, text=True, env=env, check=False)
 
 
-def run(folder: Path, program: str, knows_device: bool = True) -> str:
+def run(folder: Path, program: str, knows_device: bool = True, **variables: str) -> str:
     """Runs a program on lavapipe; returns its output. The stand-in knows the device unless told otherwise."""
     if not LAVAPIPE:
         pytest.skip("Mesa's lavapipe is not installed")
@@ -78,9 +78,10 @@ def run(folder: Path, program: str, knows_device: bool = True) -> str:
         CUDA_STANDIN_UUID=uuid,
         CUDA_STANDIN=str(library),
         PYTHONPATH=":".join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        **variables,
     )
     assert ran.returncode == 0, ran.stderr
-    return ran.stdout
+    return ran.stdout + ran.stderr
 
 
 def _write(folder: Path, program: str) -> Path:

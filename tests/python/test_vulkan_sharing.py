@@ -2,7 +2,10 @@
 library that maps the exported memory. Lavapipe exports no semaphores, so the host waits between the two.
 """
 
+from pathlib import Path
+
 import cuda_standin
+import pytest
 
 START = """
 import ctypes
@@ -337,3 +340,29 @@ tensor = taken(x, stream=1)
 assert standin.standin_has_context() == 1
 """,
     )
+
+
+def test_validation_layers_report_nothing(tmp_path):
+    if not any(Path("/usr/share/vulkan/explicit_layer.d").glob("VkLayer_khronos_validation.json")):
+        pytest.skip("Khronos' validation layers (package vulkan-validationlayers) are not installed")
+    printed = run(
+        tmp_path,
+        """
+x, stream = qd.ndarray(qd.f32, shape=4096), qd.create_stream()
+add(x, 1.0, 10, qd_stream=stream)
+tensor = taken(x, stream=1)
+for number in range(3):
+    queue_addition(tensor, 1.0)
+    add(x, 1.0, 10)
+qd.default_stream().wait(stream)
+assert x[5] == 7.0
+x = tensor = None
+gc.collect()
+qd.reset()
+""",
+        VK_INSTANCE_LAYERS="VK_LAYER_KHRONOS_validation",
+        VK_LOADER_DEBUG="layer",
+    )
+    assert 'Inserted device layer "VK_LAYER_KHRONOS_validation"' in printed, "the layer was not loaded"
+    told = [line for line in printed.splitlines() if "VUID" in line]
+    assert not told, told
