@@ -15,9 +15,9 @@
 //! - A captured graph of steps in sequence is a secondary command buffer: recorded once, executed by each launch.
 //! - Every error names the call and the operation. Once the device is lost, every call returns that error.
 //!
-//! Reading order: [`checked`], [`instance`], [`gpu`], [`features`], [`portability`], `exports`, [`mod@open`], [`memory`],
-//! [`timeline`], [`sharing`], [`stream`], [`follower`], [`event`], [`foreign`], [`module`], [`dispatch`], [`recorded`],
-//! [`graph`], [`driver`].
+//! Reading order: [`checked`], [`instance`], [`gpu`], [`features`], [`portability`], `exports`, [`mod@open`],
+//! [`memory`], [`timeline`], [`sharing`], [`stream`], [`follower`], [`event`], [`foreign`], [`module`], [`dispatch`],
+//! [`recorded`], [`graph`], [`driver`].
 
 pub mod checked;
 pub mod dispatch;

@@ -14,7 +14,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use smallvec::SmallVec;
 
-use crate::array;
 use crate::array_view::{ArrayView, Original};
 use crate::element_types::{scalar_of, scalar_of_kind};
 use crate::element_view::ElementView;
@@ -22,7 +21,7 @@ use crate::host_memory::is_host;
 use crate::names::is_field;
 use crate::ndarray::Ndarray;
 use crate::package::Package;
-use crate::{dlpack, exchange_table, program};
+use crate::{dlpack, exchange_table, own_array, program};
 
 thread_local! {
     /// Torch's and DLPack's names of device kinds.
@@ -103,7 +102,7 @@ fn copied(value: &Bound<'_, PyAny>, view: &ArrayView) -> PyResult<Option<ArrayVi
         owner: Some(target),
         ready_on: Some(ready),
         original: Some(original),
-        ..array::own(&array)?
+        ..own_array::view(&array)?
     }))
 }
 

@@ -3,8 +3,8 @@
 //! A driver whose own interface no array library uses may share its memory with such an interface. The two have
 //! different addresses for the same memory, and different streams.
 
-use crate::driver::{DevicePtr, EventHandle, StreamHandle};
 use crate::error::Result;
+use crate::handles::{DevicePtr, EventHandle, StreamHandle};
 
 /// Another interface to a driver's device. While memory is shared, the driver's default stream is ordered with the
 /// default stream there, in both directions.
