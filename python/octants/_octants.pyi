@@ -486,6 +486,10 @@ class Buffer:
         """The device as DLPack names it: its kind and its number."""
 
     @property
+    def has_foreign_addresses(self) -> bool:
+        """Whether other libraries use other addresses for the memory of this device."""
+
+    @property
     def array_protocol(self) -> str | None:
         """Name of the attribute by which Python objects show arrays in the memory of this device, if there is one."""
 

@@ -92,6 +92,20 @@ def test_a_loop_that_lavapipe_leaves_too_early_is_an_error(on_vulkan):
     assert x[0] == 5
 
 
+def test_concurrent_launches_report_a_loop_that_is_left_too_early(on_vulkan):
+    x, y = qd.ndarray(qd.i32, 1), qd.ndarray(qd.i32, 1)
+    qd.concurrency_report()
+    with qd.concurrent():
+        count(x, 70_000)
+        count(y, 5)
+    assert qd.concurrency_report().lanes == 2
+    assert y[0] == 5
+    with pytest.raises(AssertionError, match=r"left this loop too early.*65535(.|\n)*test_vulkan.py:\d+"):
+        x.to_numpy()
+    count(x, 5)
+    assert x[0] == 5
+
+
 def test_loops_that_end_by_themselves_are_no_errors(on_vulkan):
     x = qd.ndarray(qd.i32, 5000)
     count_in_threads(x, 4, 20, 7)

@@ -344,6 +344,8 @@ pub enum SiteKind {
     Report,
     /// The text is the message of an error, reported once.
     Assert,
+    /// The same, for a loop that a faulty device has left too early. The program itself does not assert anything.
+    LeftEarly,
     /// Two accesses are unordered. The parts are the buffer's name, optionally a remedy, optionally the kind of groups
     /// that access it (`block` or `section`; otherwise iterations), for each access a choice among texts (`read`,
     /// `write` or `update`, and `path:line`), and the indices.

@@ -3,6 +3,7 @@
 use octants_artifact::{Artifact, CodeTarget};
 use octants_codegen_spirv::{self as spirv, DeviceFeatures};
 use octants_diag::Span;
+use octants_driver_gpu::importer::FindImporter;
 use octants_driver_gpu::{GpuConfig, Unavailable};
 use octants_driver_vulkan::{self as driver, Instances, Request};
 use octants_engine::{Backend, CodeForm, CodeGenerator, DeviceInfo, DeviceSettings};
@@ -91,7 +92,9 @@ fn gpu_config(settings: &DeviceSettings) -> GpuConfig {
 
 fn request(settings: &DeviceSettings) -> Request {
     let takes_processor = !settings.only_graphics_processors;
-    Request { gpu: gpu_config(settings), takes_processor, portable: settings.portable }
+    // Other interfaces through which libraries use the same GPU.
+    let finders = vec![octants_driver_cuda::find_importer as FindImporter];
+    Request { gpu: gpu_config(settings), takes_processor, portable: settings.portable, finders }
 }
 
 /// The features of Vulkan on Metal, for Apple GPUs.

@@ -89,7 +89,7 @@ impl<'p> Facts<'p> {
                 }
                 let location = location(inst.span);
                 let number = *known.entry(location).or_insert_with_key(|location| {
-                    let (kind, parts) = (SiteKind::Assert, parts.clone());
+                    let (kind, parts) = (SiteKind::LeftEarly, parts.clone());
                     self.sites.push(Site { kind, parts, location: location.clone() });
                     self.sites.len() as u32 - 1
                 });

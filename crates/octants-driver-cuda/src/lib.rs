@@ -7,7 +7,7 @@
 //!
 //! Reading order: [`symbols`], [`cuda`], [`early_launches`], [`graph_handles`], [`graphs`], [`graph_loops`],
 //! [`assembler`], [`spare_registers`], [`cudss_functions`], [`cudss`], [`sparse_libraries`], [`mod@open`],
-//! [`choose_target`], [`mod@find_device_library`].
+//! [`choose_target`], [`mod@find_device_library`]; [`external`], [`importer`].
 
 pub mod assembler;
 pub mod choose_target;
@@ -15,15 +15,18 @@ pub mod cuda;
 pub mod cudss;
 pub mod cudss_functions;
 pub mod early_launches;
+pub mod external;
 pub mod find_device_library;
 pub mod graph_captures;
 pub mod graph_handles;
 pub mod graph_loops;
 pub mod graphs;
+pub mod importer;
 pub mod open;
 mod spare_registers;
 pub mod sparse_libraries;
 pub mod symbols;
 
 pub use find_device_library::{HOME_VARIABLES, find_device_library};
+pub use importer::find_importer;
 pub use open::{list, open};

@@ -15,10 +15,10 @@ use crate::sparse_libraries::CudaSparse;
 use crate::symbols::{NAMES, Own, code, number};
 
 #[cfg(windows)]
-const LIBRARIES: &[&str] = &["nvcuda.dll"];
+pub(crate) const LIBRARIES: &[&str] = &["nvcuda.dll"];
 // The name with a version is the driver's own. The one without may be a toolkit's stub, which is for linking only.
 #[cfg(not(windows))]
-const LIBRARIES: &[&str] = &["libcuda.so.1", "libcuda.so"];
+pub(crate) const LIBRARIES: &[&str] = &["libcuda.so.1", "libcuda.so"];
 
 /// `12.4` for `12040`.
 fn version(cuda: i32) -> String {
@@ -26,7 +26,7 @@ fn version(cuda: i32) -> String {
 }
 
 /// The driver's library, initialized, and the version of CUDA that it supports.
-fn start(config: &GpuConfig) -> Result<(Library, i32), Unavailable> {
+pub(crate) fn start(config: &GpuConfig) -> Result<(Library, i32), Unavailable> {
     let no = |reason: String| Err(Unavailable(reason));
     let loaded = load(config, LIBRARIES, "no NVIDIA driver is installed")?;
     // SAFETY: the library is CUDA's by its name, and stays loaded.

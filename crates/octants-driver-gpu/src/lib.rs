@@ -17,7 +17,8 @@
 //! Reading order: [`symbols`], [`vendor`], [`library`], [`open`], [`last_launches`], [`context`], [`calls`],
 //! [`memory`], [`pinned`], [`streams`], [`plan_grid`], [`loaded_task`], [`backlog`], [`describe_graph`], [`graph`],
 //! [`module`],
-//! [`graph_of_parts`], [`sparse`], [`sparse_products`], [`gpu_driver`]; [`find_device_library`], [`mod@find_library`].
+//! [`graph_of_parts`], [`sparse`], [`sparse_products`], [`gpu_driver`]; [`find_device_library`], [`mod@find_library`];
+//! [`importer`].
 
 pub mod add_to_capture;
 pub mod backlog;
@@ -31,6 +32,7 @@ pub mod find_library;
 pub mod gpu_driver;
 pub mod graph;
 pub mod graph_of_parts;
+pub mod importer;
 pub mod last_launches;
 pub mod library;
 pub mod loaded_task;

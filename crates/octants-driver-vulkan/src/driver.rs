@@ -1,20 +1,22 @@
 //! [`VulkanDriver`]: a Vulkan device behind the runtime's `Driver` trait.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use ash::vk;
 use octants_artifact::{Artifact, CodeTarget};
 use octants_driver_gpu::Unavailable;
+use octants_driver_gpu::importer::FindImporter;
 use octants_runtime::{
-    Contents, DevicePtr, Driver, ErrorKind, EventHandle, GraphHandle, GraphPart, Launch, ModuleHandle, Pattern, Result,
-    StreamHandle, TaskHandle,
+    Contents, DevicePtr, Driver, ErrorKind, EventHandle, ForeignApi, GraphHandle, GraphPart, Launch, ModuleHandle,
+    Pattern, Result, StreamHandle, TaskHandle,
 };
 
 use crate::dispatch::Dispatch;
 use crate::event::Event;
 use crate::follower::Follower;
+use crate::foreign::Foreign;
 use crate::gpu::Gpu;
 use crate::graph::{Graph, fills_words, word_of};
 use crate::memory::{Kind, Lease, Memory, Part, no_memory};
@@ -34,7 +36,9 @@ pub struct VulkanDriver {
     /// Streams that were made and not destroyed, by handle.
     live: Mutex<HashSet<u64>>,
     retired: Mutex<(Vec<Module>, bool)>,
-    memory: Memory,
+    finders: Vec<FindImporter>,
+    foreign: OnceLock<Option<Foreign>>,
+    memory: Arc<Memory>,
     pinned: Arc<Memory>,
     arguments: Arc<Memory>,
     gpu: Arc<Gpu>,
@@ -42,16 +46,17 @@ pub struct VulkanDriver {
 
 impl VulkanDriver {
     /// The driver of a device that was opened.
-    pub(crate) fn new(gpu: Gpu) -> std::result::Result<VulkanDriver, Unavailable> {
+    pub(crate) fn new(gpu: Gpu, finders: &[FindImporter]) -> std::result::Result<VulkanDriver, Unavailable> {
         let gpu = Arc::new(gpu);
         let pinned = Arc::new(Memory::new(&gpu, Kind::Pinned));
         let follower = Arc::<Follower>::default();
         let arguments = Arc::new(Memory::new(&gpu, Kind::Arguments));
         let default =
             Stream::new(&gpu, &follower, 0).map_err(|e| Unavailable(format!("{} cannot be used: {e}", gpu.name)))?;
-        let memory = Memory::new(&gpu, Kind::Device);
+        let memory = Arc::new(Memory::new(&gpu, Kind::Device));
         let (live, retired) = (Mutex::default(), Mutex::default());
-        Ok(VulkanDriver { default, follower, live, retired, memory, pinned, arguments, gpu })
+        let (finders, foreign) = (finders.to_vec(), OnceLock::new());
+        Ok(VulkanDriver { default, follower, live, retired, finders, foreign, memory, pinned, arguments, gpu })
     }
 
     fn live(&self) -> MutexGuard<'_, HashSet<u64>> {
@@ -61,18 +66,21 @@ impl VulkanDriver {
     /// # Safety
     /// The handle is zero or a live stream's.
     unsafe fn stream(&self, handle: StreamHandle) -> &Stream {
-        match handle.0 {
-            0 => &self.default,
-            // SAFETY: the contract above.
-            at => unsafe { &*(at as *const Stream) },
-        }
+        // SAFETY: the contract above.
+        unsafe { Stream::of(&self.default, handle) }
     }
 
     /// # Safety
     /// The handle is a live event's.
     unsafe fn event(&self, handle: EventHandle) -> &Event {
         // SAFETY: the contract above.
-        unsafe { &*(handle.0 as *const Event) }
+        unsafe { Event::of(handle) }
+    }
+
+    /// The other interface to the device. Nothing is loaded before the first call.
+    fn foreign(&self) -> Option<&Foreign> {
+        let find = || Foreign::find(&self.finders, &self.gpu, &self.memory, &self.default);
+        self.foreign.get_or_init(find).as_ref()
     }
 
     /// The buffer and offset of an address in device or pinned memory.
@@ -138,8 +146,13 @@ impl Driver for VulkanDriver {
         (7, self.gpu.ordinal as i32)
     }
 
+    fn foreign_api(&self) -> Option<&dyn ForeignApi> {
+        self.foreign().map(|foreign| foreign as &dyn ForeignApi)
+    }
+
     fn synchronize_device(&self) -> Result<()> {
-        self.finish()
+        self.finish()?;
+        self.foreign.get().and_then(Option::as_ref).map_or(Ok(()), Foreign::synchronize)
     }
 
     fn memory_bytes(&self) -> Option<u64> {
@@ -401,7 +414,7 @@ impl Driver for VulkanDriver {
     }
 
     fn close(&self) {
-        let _ = self.finish();
+        let _ = self.synchronize_device();
         self.follower.end();
         let modules = {
             let mut retired = self.retired();

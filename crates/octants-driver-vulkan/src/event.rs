@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ash::vk;
-use octants_runtime::{ErrorKind, Result};
+use octants_runtime::{ErrorKind, EventHandle, Result};
 
 use crate::checked::failed;
 use crate::gpu::Gpu;
@@ -32,8 +32,21 @@ impl Event {
         Ok(Event { gpu: gpu.clone(), time, stands_for: Mutex::new(None) })
     }
 
+    /// The event of a handle.
+    ///
+    /// # Safety
+    /// It is a live event's.
+    pub unsafe fn of<'e>(handle: EventHandle) -> &'e Event {
+        // SAFETY: the contract above.
+        unsafe { &*(handle.0 as *const Event) }
+    }
+
     /// Records it after the work of a stream so far.
     pub fn record(&self, stream: &Stream) -> Result<()> {
+        if stream.is_sharing() && self.time.is_none() {
+            // Work that waits for the event also waits for the work of the other interface.
+            stream.record(|_| Ok(()))?;
+        }
         if let Some(pool) = self.time {
             stream.record(|r| {
                 // SAFETY: the commands are being recorded; the pool is this event's.

@@ -1,7 +1,7 @@
 //! [`Gpu`]: an opened device, with its queues and properties.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ash::vk;
@@ -9,6 +9,7 @@ use octants_artifact::CodeTarget;
 use octants_runtime::Result;
 
 use crate::checked::failed;
+use crate::exports::Exports;
 use crate::instance::Instance;
 
 /// Bytes of push constants that every device has, and code uses.
@@ -51,6 +52,12 @@ pub struct Gpu {
     pub is_processor: bool,
     /// Bytes of device-local memory.
     pub memory_bytes: u64,
+    /// Memory and semaphores can be exported.
+    pub(crate) exports: Option<Exports>,
+    /// How many allocations are shared with another interface to the device.
+    pub(crate) shared: Arc<AtomicUsize>,
+    /// Locked while that sharing is set up.
+    pub(crate) linking: Mutex<()>,
     pub(crate) layout: vk::PipelineLayout,
     pub(crate) cache: vk::PipelineCache,
     /// The device and its driver. The cache contents are valid only for them.

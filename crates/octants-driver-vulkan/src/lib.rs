@@ -10,18 +10,23 @@
 //!   of the semaphore. An event is a value. A wait first submits what is recorded.
 //! - A batch is submitted before another batch may wait for it, so one queue can serve all streams.
 //! - Device memory is addressed by device addresses, pinned memory by host addresses. A launch translates the latter.
+//! - While memory is shared with another interface to the device, each submission of the default stream is ordered
+//!   with the work there.
 //! - A captured graph of steps in sequence is a secondary command buffer: recorded once, executed by each launch.
 //! - Every error names the call and the operation. Once the device is lost, every call returns that error.
 //!
-//! Reading order: [`checked`], [`instance`], [`gpu`], [`features`], [`portability`], [`mod@open`], [`memory`],
-//! [`timeline`], [`stream`], [`follower`], [`event`], [`module`], [`dispatch`], [`recorded`], [`graph`], [`driver`].
+//! Reading order: [`checked`], [`instance`], [`gpu`], [`features`], [`portability`], `exports`, [`mod@open`],
+//! [`memory`], [`timeline`], [`sharing`], [`stream`], [`follower`], [`event`], [`foreign`], [`module`], [`dispatch`],
+//! [`recorded`], [`graph`], [`driver`].
 
 pub mod checked;
 pub mod dispatch;
 pub mod driver;
 pub mod event;
+mod exports;
 pub mod features;
 pub mod follower;
+pub mod foreign;
 pub mod gpu;
 pub mod graph;
 pub mod instance;
@@ -30,6 +35,7 @@ pub mod module;
 pub mod open;
 pub mod portability;
 pub mod recorded;
+pub mod sharing;
 pub mod stream;
 pub mod timeline;
 

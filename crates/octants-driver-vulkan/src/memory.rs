@@ -2,17 +2,28 @@
 //!
 //! Freed memory is reused once the work before the free is done.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ash::vk;
+use octants_driver_gpu::importer::{ExportedMemory, ImportedMemory, Importer};
 use octants_runtime::{DeviceError, ErrorKind, Result};
 
+use crate::exports::Exports;
 use crate::gpu::Gpu;
 use crate::timeline::Timeline;
 
 /// Allocations begin at multiples of this.
 const ALIGNMENT: u64 = 256;
+
+/// The usage of all buffers.
+pub(crate) const BUFFER_USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
+    vk::BufferUsageFlags::STORAGE_BUFFER.as_raw()
+        | vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS.as_raw()
+        | vk::BufferUsageFlags::TRANSFER_SRC.as_raw()
+        | vk::BufferUsageFlags::TRANSFER_DST.as_raw(),
+);
 
 /// The purpose of a chunk's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,12 +75,29 @@ struct Chunk {
     buffer: vk::Buffer,
     memory: vk::DeviceMemory,
     bytes: u64,
+    /// Size of the memory.
+    memory_bytes: u64,
     /// The device's address.
     address: u64,
+    /// The import by another interface to the device.
+    import: Option<Import>,
     /// Free ranges: offset and length.
     free: BTreeMap<u64, u64>,
     /// Allocations: offset and length.
     used: BTreeMap<u64, u64>,
+}
+
+/// Memory as another interface to the device has imported it. Released when dropped.
+struct Import {
+    memory: ImportedMemory,
+    importer: Arc<dyn Importer>,
+}
+
+impl Drop for Import {
+    fn drop(&mut self) {
+        // SAFETY: the work of both interfaces is done: memory that was shared is freed after a wait for both.
+        unsafe { self.importer.release_memory(self.memory) }
+    }
 }
 
 /// Deferred frees.
@@ -85,6 +113,10 @@ struct State {
     chunks: BTreeMap<u64, Chunk>,
     pending: Vec<Pending>,
     in_use: u64,
+    /// Allocations that are shared, by address.
+    shared: BTreeSet<u64>,
+    /// How many the device has.
+    shared_count: Arc<AtomicUsize>,
 }
 
 /// Memory of one kind.
@@ -103,7 +135,8 @@ impl std::fmt::Debug for Memory {
 impl Memory {
     /// Without chunks.
     pub fn new(gpu: &Arc<Gpu>, kind: Kind) -> Memory {
-        Memory { gpu: gpu.clone(), kind, state: Mutex::default() }
+        let state = State { shared_count: gpu.shared.clone(), ..State::default() };
+        Memory { gpu: gpu.clone(), kind, state: Mutex::new(state) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -140,11 +173,12 @@ impl Memory {
     fn make_chunk(&self, bytes: u64) -> std::result::Result<(u64, Chunk), vk::Result> {
         use vk::MemoryPropertyFlags as Flags;
         let device = &self.gpu.device;
-        let usage = vk::BufferUsageFlags::STORAGE_BUFFER
-            | vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS
-            | vk::BufferUsageFlags::TRANSFER_SRC
-            | vk::BufferUsageFlags::TRANSFER_DST;
-        let info = vk::BufferCreateInfo::default().size(bytes).usage(usage);
+        let exports = self.gpu.exports.as_ref().filter(|_| self.kind == Kind::Device);
+        let (mut exported_buffer, mut exported_memory) = (Exports::buffer_info(), Exports::memory_info());
+        let mut info = vk::BufferCreateInfo::default().size(bytes).usage(BUFFER_USAGE);
+        if exports.is_some() {
+            info = info.push_next(&mut exported_buffer);
+        }
         let mapped = Flags::HOST_VISIBLE | Flags::HOST_COHERENT;
         let wanted = match self.kind {
             Kind::Device => [Flags::DEVICE_LOCAL, Flags::empty()],
@@ -157,10 +191,17 @@ impl Memory {
             let needs = device.get_buffer_memory_requirements(buffer);
             let of_type = wanted.into_iter().find_map(|w| self.gpu.memory_type(needs.memory_type_bits, w));
             let mut flags = vk::MemoryAllocateFlagsInfo::default().flags(vk::MemoryAllocateFlags::DEVICE_ADDRESS);
-            let info = vk::MemoryAllocateInfo::default()
+            let mut info = vk::MemoryAllocateInfo::default()
                 .allocation_size(needs.size)
                 .memory_type_index(of_type.unwrap_or(0))
                 .push_next(&mut flags);
+            let mut dedicated = vk::MemoryDedicatedAllocateInfo::default().buffer(buffer);
+            if let Some(exports) = exports {
+                info = info.push_next(&mut exported_memory);
+                if exports.dedicated {
+                    info = info.push_next(&mut dedicated);
+                }
+            }
             let memory = match device.allocate_memory(&info, None) {
                 Ok(memory) => memory,
                 Err(code) => {
@@ -172,7 +213,9 @@ impl Memory {
                 buffer,
                 memory,
                 bytes,
+                memory_bytes: needs.size,
                 address,
+                import: None,
                 free: BTreeMap::from([(0, bytes)]),
                 used: BTreeMap::new(),
             };
@@ -207,7 +250,7 @@ impl Memory {
     pub fn free(&self, at: u64) {
         let empty = self.state().give(at, self.kind.chunk_bytes());
         if let Some(chunk) = empty {
-            self.destroy(&chunk);
+            self.destroy(chunk);
         }
     }
 
@@ -223,12 +266,44 @@ impl Memory {
         let empty: Vec<u64> = state.chunks.iter().filter(|(_, c)| c.used.is_empty()).map(|(at, _)| *at).collect();
         for at in empty {
             if let Some(chunk) = state.chunks.remove(&at) {
-                self.destroy(&chunk);
+                self.destroy(chunk);
             }
         }
     }
 
-    fn destroy(&self, chunk: &Chunk) {
+    /// Shares an allocation until it is freed. Returns its address in the other interface to the device.
+    pub(crate) fn share(&self, at: u64, importer: &Arc<dyn Importer>) -> Result<u64> {
+        let mut state = self.state();
+        let State { chunks, shared, shared_count, .. } = &mut *state;
+        let Some((first, chunk)) = chunks.range_mut(..=at).next_back().filter(|(f, c)| at - **f < c.bytes) else {
+            return Err(no_memory("shared memory"));
+        };
+        if chunk.import.is_none() {
+            let exports = self.gpu.exports.as_ref().ok_or_else(|| no_memory("exported memory"))?;
+            // SAFETY: the memory is alive, and was allocated for export.
+            let file = unsafe { exports.memory_file(chunk.memory)? };
+            let exported = ExportedMemory { file, bytes: chunk.memory_bytes, dedicated: exports.dedicated };
+            let (memory, importer) = (importer.import_memory(exported)?, importer.clone());
+            chunk.import = Some(Import { memory, importer });
+        }
+        if shared.insert(at) {
+            shared_count.fetch_add(1, Ordering::AcqRel);
+        }
+        let base = chunk.import.as_ref().map_or(0, |import| import.memory.address);
+        Ok(base + (at - *first))
+    }
+
+    /// The address here of memory that another interface to the device has imported.
+    pub(crate) fn own_address(&self, address: u64) -> Option<u64> {
+        let state = self.state();
+        state.chunks.iter().find_map(|(first, chunk)| {
+            let offset = address.checked_sub(chunk.import.as_ref()?.memory.address)?;
+            (offset < chunk.bytes).then_some(first + offset)
+        })
+    }
+
+    fn destroy(&self, mut chunk: Chunk) {
+        drop(chunk.import.take());
         // SAFETY: no work uses it: its allocations were given back after their work.
         unsafe {
             self.gpu.device.destroy_buffer(chunk.buffer, None);
@@ -273,6 +348,9 @@ impl State {
         let mut offset = at - first;
         let mut length = chunk.used.remove(&offset)?;
         self.in_use -= length;
+        if self.shared.remove(&at) {
+            self.shared_count.fetch_sub(1, Ordering::AcqRel);
+        }
         if let Some(next) = chunk.free.remove(&(offset + length)) {
             length += next;
         }
@@ -307,7 +385,7 @@ impl State {
 impl Drop for Memory {
     fn drop(&mut self) {
         let state = std::mem::take(&mut *self.state());
-        state.chunks.values().for_each(|chunk| self.destroy(chunk));
+        state.chunks.into_values().for_each(|chunk| self.destroy(chunk));
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ash::vk;
-use octants_artifact::{Artifact, ParallelMeta, TaskMeta};
+use octants_artifact::{Artifact, ParallelMeta, SiteKind, TaskMeta};
 use octants_driver_gpu::plan_grid::{GridPlan, worthwhile_run};
 use octants_runtime::{ErrorKind, Result};
 
@@ -63,7 +63,7 @@ pub struct Module {
 impl Module {
     /// Loads code.
     pub fn load(gpu: &Arc<Gpu>, artifact: &Artifact) -> Result<Module> {
-        let asserts = artifact.sites.iter().any(|s| s.kind == octants_artifact::SiteKind::Assert);
+        let asserts = artifact.sites.iter().any(|s| matches!(s.kind, SiteKind::Assert | SiteKind::LeftEarly));
         let mut module = Module { tasks: Vec::with_capacity(artifact.tasks.len()) };
         for (number, task) in artifact.tasks.iter().enumerate() {
             let code = artifact.modules.get(task.module as usize).map_or(&[][..], Vec::as_slice);

@@ -6,12 +6,15 @@ use std::sync::{Arc, Mutex};
 
 use ash::vk;
 use octants_artifact::CodeTarget;
+use octants_driver_gpu::importer::FindImporter;
 use octants_driver_gpu::{GpuConfig, Unavailable};
 
 use crate::driver::VulkanDriver;
+use crate::exports::{Exportable, Exports};
 use crate::features::{Features, features, is, properties};
 use crate::gpu::{Gpu, PUSH_BYTES, queue_priority};
 use crate::instance::{Instance, Instances, VERSION, why};
+use crate::memory::BUFFER_USAGE;
 use crate::portability;
 
 /// The maximum number of queues, and so of streams that run concurrently.
@@ -26,6 +29,8 @@ pub struct Request {
     pub takes_processor: bool,
     /// For tests: features and limits are reduced to those of Vulkan on Metal.
     pub portable: bool,
+    /// Find other interfaces to the device, with which its memory can be shared.
+    pub finders: Vec<FindImporter>,
 }
 
 /// Opens a device: the one with the given number, or else the best one, preferring discrete to integrated GPUs.
@@ -33,7 +38,7 @@ pub fn open(instances: &Instances, request: &Request) -> Result<VulkanDriver, Un
     let instance = instances.of(request.gpu.library.as_deref())?;
     let found = choose(&instance.calls, request)?;
     let parts = make_device(&instance.calls, found, request.portable)?;
-    VulkanDriver::new(into_gpu(instance, parts))
+    VulkanDriver::new(into_gpu(instance, parts), &request.finders)
 }
 
 /// The number of the default device of [`open`].
@@ -147,6 +152,7 @@ struct Parts {
     whole_subgroups: bool,
     shape: Option<(u32, u32)>,
     has_timestamps: bool,
+    exports: Option<Exports>,
     layout: vk::PipelineLayout,
     cache: vk::PipelineCache,
 }
@@ -195,13 +201,16 @@ fn make_device(instance: &ash::Instance, mut found: Found, portable: bool) -> Re
     let priorities: Vec<f32> = (0..count).map(|number| queue_priority(number, count)).collect();
     let queue_info = [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities)];
     let subset = c"VK_KHR_portability_subset";
+    let exportable = Exportable::of(instance, found.device, &names, BUFFER_USAGE).filter(|_| !portable);
+    let exported = exportable.as_ref().map(Exportable::extensions);
     let wanted = [
         (features.has_floats, vk::EXT_SHADER_ATOMIC_FLOAT_NAME),
         (features.has_sizes, vk::EXT_SUBGROUP_SIZE_CONTROL_NAME),
         (features.has_clock, vk::KHR_SHADER_CLOCK_NAME),
         (names.iter().any(|n| n.as_c_str() == subset), subset),
     ];
-    let extensions: Vec<*const c_char> = wanted.iter().filter(|(has, _)| *has).map(|(_, n)| n.as_ptr()).collect();
+    let wanted = wanted.iter().chain(exported.iter().flatten());
+    let extensions: Vec<*const c_char> = wanted.filter(|(has, _)| *has).map(|(_, n)| n.as_ptr()).collect();
     let words = features.words(&p, found.properties.limits.max_compute_shared_memory_size);
     let (asks_subgroup, whole_subgroups) = (
         p.varies && p.takes_sizes && is(features.sizes.subgroup_size_control),
@@ -229,6 +238,7 @@ fn make_device(instance: &ash::Instance, mut found: Found, portable: bool) -> Re
     // SAFETY: the queues were made with the device.
     let queues = unsafe { (0..count).map(|n| device.get_device_queue(family, n)).collect() };
     let (layout, cache) = layout_and_cache(&device)?;
+    let exports = exportable.map(|e| e.with(instance, &device));
     let target = CodeTarget::Device {
         triple: "spirv64-vulkan1.2".into(),
         cpu: format!("subgroup{}", p.subgroup),
@@ -250,6 +260,7 @@ fn make_device(instance: &ash::Instance, mut found: Found, portable: bool) -> Re
         whole_subgroups,
         shape: p.shape,
         has_timestamps,
+        exports,
         layout,
         cache,
     })
@@ -280,7 +291,7 @@ fn own_memory(memory: &vk::PhysicalDeviceMemoryProperties) -> u64 {
 }
 
 fn into_gpu(instance: Arc<Instance>, parts: Parts) -> Gpu {
-    let Parts { device, found, memory_types, target, subgroup, layout, cache, .. } = parts;
+    let Parts { device, found, memory_types, target, subgroup, exports, layout, cache, .. } = parts;
     let limits = &found.properties.limits;
     Gpu {
         name: device_name(&found.properties),
@@ -302,6 +313,9 @@ fn into_gpu(instance: Arc<Instance>, parts: Parts) -> Gpu {
         memory_types,
         target,
         subgroup,
+        exports,
+        shared: Arc::default(),
+        linking: Mutex::new(()),
         layout,
         cache,
         cache_name: cache_name(&found.properties),

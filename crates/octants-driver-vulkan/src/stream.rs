@@ -3,17 +3,18 @@
 //! when the work before it is done.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use ash::vk;
-use octants_runtime::Result;
+use octants_runtime::{Result, StreamHandle};
 
 use crate::checked::failed;
 use crate::follower::{Follower, HasBatch};
 use crate::gpu::Gpu;
 use crate::memory::Lease;
 use crate::recorded::Recorded;
+use crate::sharing::{Point, Sharing};
 use crate::timeline::Timeline;
 
 /// Maximum pieces of work per batch.
@@ -30,6 +31,8 @@ struct Batch {
     value: u64,
     /// Values of other streams that it waits for.
     waits: Vec<(Arc<Timeline>, u64)>,
+    /// The value that it signals for another interface to the device.
+    tells: Option<Point>,
     pieces: u32,
     /// Memory that it reads.
     staged: Vec<Lease>,
@@ -56,6 +59,8 @@ pub struct Stream {
     /// Its values count batches.
     pub timeline: Arc<Timeline>,
     queue: usize,
+    /// For the default stream: orders it with another interface to the device, once memory was shared with that.
+    sharing: OnceLock<Arc<Sharing>>,
     state: Mutex<State>,
 }
 
@@ -109,7 +114,62 @@ impl Stream {
         let queue = gpu.take_queue(priority);
         let (follower, state) = (follower.clone(), Mutex::new(state));
         let gpu = gpu.clone();
-        Ok(Arc::new_cyclic(|own| Stream { own: own.clone(), follower, gpu, timeline, queue, state }))
+        let sharing = OnceLock::new();
+        Ok(Arc::new_cyclic(|own| Stream { own: own.clone(), follower, gpu, timeline, queue, sharing, state }))
+    }
+
+    /// The stream of a handle: zero stands for the default stream.
+    ///
+    /// # Safety
+    /// The handle is zero or a live stream's.
+    pub unsafe fn of(default: &Stream, handle: StreamHandle) -> &Stream {
+        match handle.0 {
+            0 => default,
+            // SAFETY: the contract above.
+            at => unsafe { &*(at as *const Stream) },
+        }
+    }
+
+    /// Orders its work with that of another interface to the device from now on, while memory is shared.
+    pub(crate) fn share(&self, sharing: Arc<Sharing>) {
+        let _ = self.sharing.set(sharing);
+    }
+
+    fn sharing(&self) -> Option<&Sharing> {
+        self.sharing.get().map(|sharing| &**sharing).filter(|sharing| sharing.is_active())
+    }
+
+    /// Whether its work is ordered with that of another interface at present.
+    pub(crate) fn is_sharing(&self) -> bool {
+        self.sharing().is_some()
+    }
+
+    /// Opens a batch that runs after the work of the other interface.
+    fn begin_shared(&self, state: &mut State, sharing: &Sharing) -> Result<()> {
+        self.submit(state)?;
+        let after = sharing.after(sharing.unnamed_stream())?;
+        self.open(state)?.waits.extend(after);
+        Ok(())
+    }
+
+    /// Submits a batch that a stream of the other interface waits for.
+    fn end_shared(&self, state: &mut State, sharing: &Sharing, stream: u64) -> Result<()> {
+        let tells = sharing.next();
+        self.open(state)?.tells.clone_from(&tells);
+        self.submit(state)?;
+        match tells {
+            Some(point) => sharing.wait_there(stream, &point),
+            None => self.timeline.wait(state.submitted, None).map(|_| ()),
+        }
+    }
+
+    /// Makes a stream of the other interface wait for its work and for values of other streams.
+    pub(crate) fn hand_over(&self, sharing: &Sharing, others: Vec<Point>, stream: u64) -> Result<()> {
+        let mut state = self.state();
+        self.submit(&mut state)?;
+        let others = others.into_iter().filter(|(t, _)| !Arc::ptr_eq(t, &self.timeline));
+        self.open(&mut state)?.waits.extend(others);
+        self.end_shared(&mut state, sharing, stream)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -138,7 +198,7 @@ impl Stream {
                 .map_err(|code| failed("vkBeginCommandBuffer", code, "queueing work"))?;
             let value = state.submitted + 1;
             let (waits, staged, graphs) = (Vec::new(), Vec::new(), Vec::new());
-            state.open = Some(Batch { commands, value, waits, pieces: 0, staged, graphs });
+            state.open = Some(Batch { commands, value, waits, tells: None, pieces: 0, staged, graphs });
         }
         Ok(state.open.as_mut().expect("compiler bug: no batch"))
     }
@@ -158,11 +218,19 @@ impl Stream {
     /// Records a piece of work after all others of the stream.
     pub fn record<R>(&self, work: impl FnOnce(&mut Recording<'_>) -> Result<R>) -> Result<R> {
         let mut state = self.state();
+        let sharing = self.sharing();
+        if let Some(sharing) = sharing {
+            self.begin_shared(&mut state, sharing)?;
+        }
         let batch = self.open(&mut state)?;
         // SAFETY: the commands are being recorded.
         unsafe { self.gpu.order(batch.commands) };
         batch.pieces += 1;
         let result = work(&mut Recording { gpu: &self.gpu, batch: &mut *batch })?;
+        if let Some(sharing) = sharing {
+            self.end_shared(&mut state, sharing, sharing.unnamed_stream())?;
+            return Ok(result);
+        }
         // An idle stream starts immediately. A busy one gets the rest in long batches, at the latest when it becomes
         // idle.
         let (is_first, is_long) = (batch.pieces == 1, batch.pieces >= MOST_PIECES);
@@ -193,7 +261,10 @@ impl Stream {
         let semaphores: Vec<vk::Semaphore> = batch.waits.iter().map(|(t, _)| t.semaphore).collect();
         let values: Vec<u64> = batch.waits.iter().map(|(_, value)| *value).collect();
         let stages = vec![vk::PipelineStageFlags::ALL_COMMANDS; semaphores.len()];
-        let (signals, reached) = ([self.timeline.semaphore], [batch.value]);
+        let own = (&self.timeline, batch.value);
+        let signaled = || [own].into_iter().chain(batch.tells.as_ref().map(|(t, value)| (t, *value)));
+        let signals: Vec<vk::Semaphore> = signaled().map(|(t, _)| t.semaphore).collect();
+        let reached: Vec<u64> = signaled().map(|(_, value)| value).collect();
         let mut timeline =
             vk::TimelineSemaphoreSubmitInfo::default().wait_semaphore_values(&values).signal_semaphore_values(&reached);
         let info = vk::SubmitInfo::default()
@@ -233,6 +304,10 @@ impl Stream {
         // Work before this does not wait.
         self.submit(&mut state)?;
         self.open(&mut state)?.waits.extend(others);
+        if let Some(sharing) = self.sharing() {
+            // The other interface's work waits too.
+            self.end_shared(&mut state, sharing, sharing.unnamed_stream())?;
+        }
         Ok(())
     }
 

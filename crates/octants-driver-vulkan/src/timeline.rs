@@ -7,6 +7,7 @@ use ash::vk;
 use octants_runtime::Result;
 
 use crate::checked::failed;
+use crate::exports::Exports;
 use crate::gpu::Gpu;
 
 /// How long a wait polls before it sleeps.
@@ -22,8 +23,18 @@ pub struct Timeline {
 impl Timeline {
     /// A new one, at zero.
     pub fn new(gpu: &Arc<Gpu>) -> Result<Timeline> {
+        Timeline::create(gpu, vk::SemaphoreCreateInfo::default())
+    }
+
+    /// A new one that can be exported.
+    pub(crate) fn exported(gpu: &Arc<Gpu>) -> Result<Timeline> {
+        let mut exported = Exports::semaphore_info();
+        Timeline::create(gpu, vk::SemaphoreCreateInfo::default().push_next(&mut exported))
+    }
+
+    fn create(gpu: &Arc<Gpu>, info: vk::SemaphoreCreateInfo<'_>) -> Result<Timeline> {
         let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
-        let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
+        let info = info.push_next(&mut kind);
         // SAFETY: the structures are whole.
         let semaphore = unsafe { gpu.device.create_semaphore(&info, None) }
             .map_err(|code| failed("vkCreateSemaphore", code, "creating a stream"))?;

@@ -9,15 +9,29 @@ use smallvec::SmallVec;
 
 use crate::array_view::ArrayView;
 use crate::element_types::scalar_of_kind;
-use crate::foreign_array;
 use crate::names::{Known, is_tensor};
 use crate::ndarray::Ndarray;
+use crate::{foreign_array, own_array};
+
+/// How arrays of other libraries are viewed.
+type ForeignView = fn(&Bound<'_, PyAny>) -> PyResult<Option<ArrayView>>;
 
 /// The view of `value`, or `None` when it is not an array.
 #[inline]
 pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
+    view_with(value, foreign_array::view)
+}
+
+/// As [`view`], for the argument of a launch: memory that the device cannot use may be copied for it.
+#[inline]
+pub fn view_or_copy(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
+    view_with(value, foreign_array::view_or_copy)
+}
+
+#[inline]
+fn view_with(value: &Bound<'_, PyAny>, foreign: ForeignView) -> PyResult<Option<ArrayView>> {
     if let Ok(array) = value.cast::<Ndarray>() {
-        return own(array).map(Some);
+        return own_array::view(array).map(Some);
     }
     let py = value.py();
     let numpy = Known::get(py)?.np_ndarray.bind(py);
@@ -34,31 +48,7 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
     if is_tensor(value)? {
         return Ok(None);
     }
-    foreign_array::view(value)
-}
-
-fn own(array: &Bound<'_, Ndarray>) -> PyResult<ArrayView> {
-    let this = array.get();
-    Ok(ArrayView {
-        address: this.address(array.py())?,
-        elem: this.elem().clone(),
-        extents: SmallVec::from_slice(this.extents()),
-        strides: SmallVec::from_slice(this.strides()),
-        readonly: false,
-        host: false,
-        owner: None,
-        ready_on: None,
-        needs_grad: this.has_grad(),
-        needs_dual: false,
-        serial: this.memory().serial(),
-        split: if this.is_split() {
-            let low = this.memory_address(array.py())?;
-            Some((low, low + this.bytes()))
-        } else {
-            None
-        },
-        original: None,
-    })
+    foreign(value)
 }
 
 fn from_numpy(value: &Bound<'_, PyAny>) -> PyResult<ArrayView> {

@@ -55,6 +55,8 @@ pub struct Original {
     pub array: Py<PyAny>,
     /// Its bytes, `[low, high)`.
     pub span: (u64, u64),
+    /// In memory of another library on the GPU, with that library's addresses.
+    pub is_foreign: bool,
 }
 
 impl ArrayView {

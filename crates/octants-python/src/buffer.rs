@@ -252,6 +252,12 @@ impl Buffer {
         self.memory.dlpack_device()
     }
 
+    /// Whether other libraries use other addresses for the memory of this device.
+    #[getter]
+    fn has_foreign_addresses(&self) -> bool {
+        self.memory.has_foreign_addresses()
+    }
+
     /// Name of the array-interface attribute for this device's memory, if there is such a protocol.
     #[getter]
     fn array_protocol(&self) -> Option<&'static str> {
@@ -275,11 +281,12 @@ impl Buffer {
             return Err(PyBufferError::new_err("DLPack needs strides that are multiples of the element size"));
         }
         let memory = self.memory.pin().map_err(|_| errors::dead_object(py, "array"))?;
+        let shared = self.memory.shared_address().map_err(|e| errors::from_engine(py, e.into()))?;
         if stream != Some(-1) {
             self.hand_over(py, stream.map(|s| s as u64))?;
         }
         self.memory.note_foreign_use();
-        let address = memory.ptr() + offset;
+        let address = shared + offset;
         let strides = strides.iter().map(|s| s / size).collect();
         let device = self.memory.dlpack_device();
         dlpack::Exported { memory, address, device, scalar, shape, strides }.into_capsule(py, versioned)

@@ -7,18 +7,21 @@
 use std::cell::RefCell;
 
 use octants_engine::ir::{Scalar, Type};
+use octants_engine::runtime::nesting;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyDict, PyString, PyTuple};
 use smallvec::SmallVec;
 
-use crate::array_view::ArrayView;
-use crate::element_types::scalar_of_kind;
+use crate::array_view::{ArrayView, Original};
+use crate::element_types::{scalar_of, scalar_of_kind};
 use crate::element_view::ElementView;
 use crate::host_memory::is_host;
 use crate::names::is_field;
-use crate::{dlpack, exchange_table, program};
+use crate::ndarray::Ndarray;
+use crate::package::Package;
+use crate::{dlpack, exchange_table, own_array, program};
 
 thread_local! {
     /// Torch's and DLPack's names of device kinds.
@@ -29,10 +32,83 @@ thread_local! {
 
 /// The view of another library's array, or `None` for an unknown object.
 pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
-    let py = value.py();
     if let Ok(elements) = value.cast_exact::<ElementView>() {
-        return elements.get().view(py).map(Some);
+        return elements.get().view(value.py()).map(Some);
     }
+    match located(value)? {
+        Located::Here(view) => Ok(view),
+        Located::Elsewhere(_) => Err(refused()),
+    }
+}
+
+/// As [`view`], but memory that the device cannot use is copied.
+pub fn view_or_copy(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
+    if let Ok(elements) = value.cast_exact::<ElementView>() {
+        return elements.get().view(value.py()).map(Some);
+    }
+    match located(value)? {
+        Located::Here(view) => Ok(view),
+        Located::Elsewhere(view) => copied(value, &view)?.ok_or_else(refused).map(Some),
+    }
+}
+
+/// Where an array is.
+enum Located {
+    /// The device can use it, if it is an array.
+    Here(Option<ArrayView>),
+    /// In memory of another library on the GPU, which the device cannot use.
+    Elsewhere(Box<ArrayView>),
+}
+
+fn located(value: &Bound<'_, PyAny>) -> PyResult<Located> {
+    let Some(view) = described(value)? else { return Ok(Located::Here(None)) };
+    if view.host || view.extents.contains(&0) {
+        return Ok(Located::Here(Some(view)));
+    }
+    Ok(match program::own_address(view.address) {
+        Some(address) => Located::Here(Some(ArrayView { address, ..view })),
+        None => Located::Elsewhere(Box::new(view)),
+    })
+}
+
+#[cold]
+fn refused() -> PyErr {
+    let why = if nesting::capturing() { ", and its launch, which a graph captures, cannot copy it" } else { "" };
+    PyValueError::new_err(format!(
+        "an array that another library has allocated on the GPU cannot be used in place by a kernel on {}, which \
+         shares only its own memory with other libraries{why}: copy it into a qd.ndarray by `from_torch`, or create \
+         it with `torch.from_dlpack(ndarray)`",
+        program::device_name()
+    ))
+}
+
+/// A copy of another library's array, which a launch copies back. `None` if the library is unknown.
+#[cold]
+fn copied(value: &Bound<'_, PyAny>, view: &ArrayView) -> PyResult<Option<ArrayView>> {
+    let py = value.py();
+    if nesting::capturing() {
+        return Ok(None);
+    }
+    let copies = Package::get(py)?.foreign_copies.bind(py);
+    let shape = PyTuple::new(py, &view.extents)?;
+    let scalar = scalar_of(&view.elem).to_string();
+    let made = copies.call_method1(pyo3::intern!(py, "copy_in"), (value, scalar, shape))?;
+    let Some((array, target, ready)) = made.extract::<Option<(Bound<'_, Ndarray>, Py<PyAny>, u64)>>()? else {
+        return Ok(None);
+    };
+    let original = Original { array: value.clone().unbind(), span: view.span(), is_foreign: true };
+    Ok(Some(ArrayView {
+        readonly: view.readonly || view.overlaps_itself(),
+        owner: Some(target),
+        ready_on: Some(ready),
+        original: Some(original),
+        ..own_array::view(&array)?
+    }))
+}
+
+/// The view in the other library's terms.
+fn described(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
+    let py = value.py();
     if let Some(view) = exchange_table::view(value)? {
         return Ok(Some(ArrayView { needs_grad: has_gradient(value)?, ..view }));
     }

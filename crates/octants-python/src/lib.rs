@@ -4,10 +4,11 @@
 //! [`device_group`], [`event`], [`captured_graph`], [`buffer`], [`host_work`] and [`ndarray`] (memory), [`level_tree`]
 //! and [`placement`] (the layout of fields), [`func`], [`kernel`] and [`bound_kernel`] (what the decorators make),
 //! [`autodiff_scope`], [`signature`] and [`annotation`] (a kernel's parameters), [`argument`], [`flattened`],
-//! [`mod@array`], [`plain_array`], [`foreign_array`], [`element_view`], [`dlpack`], [`exchange_table`], [`scalar`] (a
-//! call's arguments), [`specialization`], [`guard`] and [`guard_group`] (a compiled kernel, how its slots are filled,
-//! its assumptions), [`in_progress`], [`world`], [`classify`], [`source`] (the compiler's queries to Python),
-//! [`result`], [`line_probes`] (kernel coverage), [`plain_python`] (kernels run as Python), [`kept_kernels`] (the disk
+//! [`mod@array`], [`own_array`], [`plain_array`], [`foreign_array`], [`element_view`], [`dlpack`], [`exchange_table`],
+//! [`scalar`] (a call's arguments), [`specialization`], [`guard`] and [`guard_group`] (a compiled kernel, how its slots
+//! are filled, its assumptions), [`in_progress`], [`world`], [`classify`], [`source`] (the compiler's queries to
+//! Python), [`result`], [`line_probes`] (kernel coverage), [`plain_python`] (kernels run as Python), [`kept_kernels`]
+//! (the disk
 //! cache), [`sparse_matrix`], [`device_sparse`], [`inspection`] (the code of kernels), [`profiler`], `recorder` (a
 //! program on the recording driver, for tests), [`package`] (functions that the Python package registers), [`errors`],
 //! [`names`].
@@ -58,6 +59,7 @@ mod line_probes;
 mod names;
 mod ndarray;
 mod other_device;
+mod own_array;
 mod package;
 mod placement;
 mod plain_array;

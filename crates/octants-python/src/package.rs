@@ -54,6 +54,8 @@ pub struct Package {
     /// Takes a position among the devices of this process. Returns the scope in which this thread is the rank of that
     /// device.
     pub block_scope: Py<PyAny>,
+    /// The module that copies arrays of other libraries.
+    pub foreign_copies: Py<PyAny>,
     /// The module that logs messages.
     pub logging: Py<PyAny>,
 }

@@ -16,10 +16,10 @@ use crate::array::numpy_scalar;
 use crate::array_view::Unwritable;
 use crate::dlpack::Tensor;
 use crate::element_types::type_word;
-use crate::exchange_table;
 use crate::foreign_array::requires_gradient;
 use crate::names::Known;
 use crate::ndarray::Ndarray;
+use crate::{exchange_table, program};
 
 /// Arrays of more axes take the general path.
 const MOST_AXES: usize = 4;
@@ -76,6 +76,9 @@ impl<'py> Gathered<'py> {
             return Ok(false);
         }
         let host = exchange_table::lies_on_host(value, tensor)?;
+        if !host && program::has_foreign_addresses() {
+            return Ok(false);
+        }
         Ok(self.take_row_major(wanted, &RowMajor { host, ..array }))
     }
 

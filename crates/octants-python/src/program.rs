@@ -331,6 +331,17 @@ pub fn dlpack_device() -> (i32, i32) {
     current().map_or((1, 0), |p| p.session.device().dlpack_device())
 }
 
+/// Whether other libraries use other addresses for the memory of the current program's device.
+pub fn has_foreign_addresses() -> bool {
+    current().is_some_and(|p| p.session.device().has_foreign_addresses())
+}
+
+/// The address of the current program's memory that another library names by `address`. `None` if it is not this
+/// program's, and the library's addresses mean nothing here.
+pub fn own_address(address: u64) -> Option<u64> {
+    current().map_or(Some(address), |p| p.session.device().own_address(address))
+}
+
 /// The array-interface attribute for the memory of the current program's device.
 pub fn array_protocol() -> Option<&'static str> {
     current().and_then(|p| p.session.device().array_protocol())

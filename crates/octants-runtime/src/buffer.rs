@@ -295,7 +295,12 @@ impl Buffer {
 
     /// The device as DLPack names it: its kind and its number.
     pub fn dlpack_device(&self) -> (i32, i32) {
-        self.0.device.driver.dlpack_device()
+        self.0.device.dlpack_device()
+    }
+
+    /// Whether other libraries use other addresses for memory of this device.
+    pub fn has_foreign_addresses(&self) -> bool {
+        self.0.device.driver.foreign_api().is_some()
     }
 
     /// Name of the attribute by which Python objects show arrays in this memory, if there is such a protocol.

@@ -11,8 +11,8 @@
 //!
 //! Any other operation on the default stream runs after all lanes, and later launches run after that operation: the
 //! stream *settles* during its turn (`StreamCore::wait_turn`). Launches that involve the host stay on the default
-//! stream: those that return values, print or assert, draw random numbers, take host arrays, or use memory that
-//! another library may use.
+//! stream: those that return values, print or assert (except for checks of a faulty device), draw random numbers, take
+//! host arrays, or use memory that another library may use.
 
 mod cycle;
 pub(crate) mod elements;
@@ -80,7 +80,7 @@ impl Lanes {
         caller: &dyn Caller,
     ) -> Result<Option<Option<Results>>> {
         let device = &home.device;
-        let stays = !kernel.meta.sites.is_empty()
+        let stays = kernel.meta.has_messages()
             || kernel.meta.tasks.iter().any(|task| task.draws_random)
             || !kernel.meta.result.is_empty()
             || kernel.spilled_at.is_some()

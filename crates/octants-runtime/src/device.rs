@@ -176,7 +176,21 @@ impl Device {
 
     /// The device as DLPack names it: its kind and its number.
     pub fn dlpack_device(&self) -> (i32, i32) {
-        self.0.core.driver.dlpack_device()
+        self.0.core.dlpack_device()
+    }
+
+    /// The address of memory that another library names by `address`: the same one, unless that library uses another
+    /// interface to the device. Then `None` for memory that is not this program's.
+    pub fn own_address(&self, address: u64) -> Option<u64> {
+        match self.0.core.driver.foreign_api() {
+            Some(api) => api.own_address(address).map(|at| at.0),
+            None => Some(address),
+        }
+    }
+
+    /// Whether other libraries use another interface to the device, with other addresses.
+    pub fn has_foreign_addresses(&self) -> bool {
+        self.0.core.driver.foreign_api().is_some()
     }
 
     /// Name of the attribute by which Python objects show arrays in the device's memory, if there is such a protocol.

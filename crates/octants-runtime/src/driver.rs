@@ -11,6 +11,8 @@ use octants_artifact::{Artifact, CodeTarget};
 
 use crate::caller::Caller;
 use crate::error::{ErrorKind, Result};
+use crate::foreign_api::ForeignApi;
+pub use crate::handles::{DevicePtr, EventHandle, GraphHandle, ModuleHandle, StreamHandle, TaskHandle};
 use crate::kernel_meta::KernelMeta;
 use crate::pattern::Pattern;
 use crate::poll::poll;
@@ -27,30 +29,6 @@ pub struct Peer {
     /// Its context, in the library's terms.
     pub context: u64,
 }
-
-/// An address in the device's memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct DevicePtr(pub u64);
-
-/// A driver's stream. Zero is the device's default stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct StreamHandle(pub u64);
-
-/// A driver's event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct EventHandle(pub u64);
-
-/// A driver's loaded module.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ModuleHandle(pub u64);
-
-/// One task of a loaded module, ready to launch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct TaskHandle(pub u64);
-
-/// A driver's graph.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GraphHandle(pub u64);
 
 /// A part of a graph.
 pub struct GraphPart<'a> {
@@ -296,6 +274,11 @@ pub trait Driver: Send + Sync + 'static {
 
     /// The default stream of other libraries, by its DLPack handle.
     fn unnamed_stream(&self) -> Option<StreamHandle> {
+        None
+    }
+
+    /// Another interface to the same physical device, with which the driver shares memory, if there is one.
+    fn foreign_api(&self) -> Option<&dyn ForeignApi> {
         None
     }
 

@@ -9,6 +9,7 @@ use crate::capture;
 use crate::cores::{DeviceCore, StreamCore};
 use crate::driver::{EventHandle, StreamHandle};
 use crate::error::Result;
+use crate::foreign_api::ForeignApi;
 use crate::nesting::refuse_while_capturing;
 use crate::stream::Stream;
 
@@ -54,8 +55,16 @@ impl Drop for Once<'_> {
 impl DeviceCore {
     /// The stream with a handle that another library gave: one of this program's own, or theirs.
     fn stream_of_handle(&self, handle: u64) -> Result<StreamHandle> {
-        let own = self.live_streams().iter().any(|s| s.handle.0 == handle);
-        if own { Ok(StreamHandle(handle)) } else { self.driver.adopt_stream(handle) }
+        if self.is_own(handle) { Ok(StreamHandle(handle)) } else { self.driver.adopt_stream(handle) }
+    }
+
+    fn is_own(&self, handle: u64) -> bool {
+        self.live_streams().iter().any(|s| s.handle.0 == handle)
+    }
+
+    /// The device as DLPack names it.
+    pub(crate) fn dlpack_device(&self) -> (i32, i32) {
+        self.driver.foreign_api().map_or_else(|| self.driver.dlpack_device(), ForeignApi::dlpack_device)
     }
 }
 
@@ -67,6 +76,9 @@ impl Buffer {
         let device = self.device();
         device.check_open("array")?;
         refuse_while_capturing("an array cannot be handed to another library")?;
+        if let Some(api) = device.driver.foreign_api() {
+            return self.hand_over_to(api, to.unwrap_or_else(|| api.unnamed_stream())).map(Some);
+        }
         let later = match to {
             Some(handle) => Some(device.stream_of_handle(handle)?),
             None => device.driver.unnamed_stream(),
@@ -87,6 +99,33 @@ impl Buffer {
         Ok(Some(later.0))
     }
 
+    /// As [`Buffer::hand_over`], to a stream of another interface to the device.
+    fn hand_over_to(&self, api: &dyn ForeignApi, to: u64) -> Result<u64> {
+        let device = self.device();
+        let mut events = Vec::new();
+        for stream in self.users() {
+            let once = Once::new(device)?;
+            // SAFETY: the users are held; the event is new.
+            unsafe { device.record_event(stream.handle, once.event)? };
+            events.push(once);
+        }
+        let handles: Vec<EventHandle> = events.iter().map(Once::event).collect();
+        // SAFETY: the events are alive; the stream is the caller's to keep.
+        unsafe { api.hand_over(to, &handles)? };
+        Ok(to)
+    }
+
+    /// The address by which other libraries know the memory. It is shared with them until it is freed.
+    pub fn shared_address(&self) -> Result<u64> {
+        let device = self.device();
+        device.check_open("array")?;
+        match device.driver.foreign_api() {
+            // SAFETY: the memory is this buffer's.
+            Some(api) if self.bytes() > 0 => unsafe { api.share(self.address()) },
+            _ => Ok(self.address().0),
+        }
+    }
+
     /// From now on another library may use the memory: it is given back only once all work of the device is done.
     pub fn note_foreign_use(&self) {
         self.share();
@@ -105,6 +144,12 @@ impl Stream {
         if let Some(capture) = capture::current() {
             capture.note_handle(handle);
             return Ok(());
+        }
+        if let Some(api) = core.device.driver.foreign_api()
+            && !core.device.is_own(handle)
+        {
+            // SAFETY: this stream is held; the other is the caller's to keep.
+            return unsafe { api.wait_for(core.handle, handle) };
         }
         let earlier = core.device.stream_of_handle(handle)?;
         if earlier == core.handle {

@@ -53,6 +53,11 @@ impl KernelMeta {
         self.sites.iter().any(|s| matches!(s.kind, SiteKind::Print | SiteKind::Report))
     }
 
+    /// True when the program itself prints or asserts somewhere in the code.
+    pub fn has_messages(&self) -> bool {
+        self.sites.iter().any(|s| s.kind != SiteKind::LeftEarly)
+    }
+
     /// Number of scalars that the code passes at a site.
     pub fn site_values(&self, site: u32) -> usize {
         let Some(site) = self.sites.get(site as usize) else { return 0 };

@@ -10,14 +10,14 @@
 //! - Every object holds a reference to its device, so no handle outlives the driver that created it. After
 //!   [`Device::close`], each use of an object of that device returns an error that says so.
 //!
-//! Reading order: [`error`], [`kernel_meta`], [`driver`], `cores` (the state behind all handles), [`device`],
-//! [`buffer`], `free_after`, `sections`, [`kernel`], [`capture`], [`captured_graph`], [`stream`], `track_uses`,
-//! [`event`], [`concurrency`], `caller`, `dispatcher`, [`counter_snapshot`], [`launch_order`], [`worker_pool`], `fork`,
-//! [`pattern`], `transfer`, [`sparse`], `foreign`, `host_work`, `peer_waits`, `peer_copies`, `peer_exchange`,
-//! `mirrors`, `assemble`, [`race`], `race_at_site`, [`races`], [`witness`], `watch_launches`, [`profile`], `measure`,
-//! [`profiler`], [`report`], [`render_site`], `site_messages`, [`nesting`], `poll`, `interruptible_wait`,
-//! [`renewable`]. The modules `scratch`, `staging`, `stage_arguments`, `channel`, `drain_log` and `adopted` also belong
-//! to streams.
+//! Reading order: [`error`], [`kernel_meta`], `handles`, [`foreign_api`], [`driver`], `cores` (the state behind all
+//! handles), [`device`], [`buffer`], `free_after`, `sections`, [`kernel`], [`capture`], [`captured_graph`], [`stream`],
+//! `track_uses`, [`event`], [`concurrency`], `caller`, `dispatcher`, [`counter_snapshot`], [`launch_order`],
+//! [`worker_pool`], `fork`, [`pattern`], `transfer`, [`sparse`], `foreign`, `host_work`, `peer_waits`, `peer_copies`,
+//! `peer_exchange`, `mirrors`, `assemble`, [`race`], `race_at_site`, [`races`], [`witness`], `watch_launches`,
+//! [`profile`], `measure`, [`profiler`], [`report`], [`render_site`], `site_messages`, [`nesting`], `poll`,
+//! `interruptible_wait`, [`renewable`]. The modules `scratch`, `staging`, `stage_arguments`, `channel`, `drain_log` and
+//! `adopted` also belong to streams.
 
 mod adopted;
 mod assemble;
@@ -36,8 +36,10 @@ pub mod driver;
 pub mod error;
 pub mod event;
 mod foreign;
+pub mod foreign_api;
 mod fork;
 mod free_after;
+mod handles;
 mod host_work;
 mod interruptible_wait;
 pub mod kernel;
@@ -87,6 +89,7 @@ pub use driver::{
 };
 pub use error::{DeviceError, ErrorKind, Result};
 pub use event::Event;
+pub use foreign_api::ForeignApi;
 pub use kernel::{LoadedKernel, Pointer};
 pub use kernel_meta::KernelMeta;
 pub use launch_order::LaunchOrder;

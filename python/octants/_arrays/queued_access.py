@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from octants import _octants
+from octants._arrays import interchange
 from octants._arrays.element_kernels import copy_array, copy_parts, fill_parts
 from octants._arrays.host_memory import HostMemory
 
@@ -124,6 +125,10 @@ def take_tensor(whole: Any, tensor: Any) -> bool:
         return False
     tensor = tensor.detach()
     buffer = whole._elements().buffer
+    if buffer.has_foreign_addresses:
+        # The other library copies, as its own memory cannot be used here.
+        interchange.device_to_torch(whole, None, False).copy_(tensor)
+        return True
     unnamed = buffer.hand_over()
     if unnamed is None:
         return False

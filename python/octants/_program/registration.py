@@ -12,6 +12,7 @@ import sys
 
 from octants import _logging as logging
 from octants import _octants, exceptions
+from octants._arrays import foreign_copies
 from octants._arrays.ndarrays import read_marks
 from octants._arrays.shadow_buffers import any_gradients
 from octants._arrays.tensors import Tensor as tensor
@@ -34,6 +35,7 @@ __all__ = [
     "fastcache_observations",
     "field",
     "folder",
+    "foreign_copies",
     "graph_status",
     "lambda_text",
     "logging",

@@ -24,12 +24,12 @@ pub fn array_argument(wanted: &ArrayKind, value: &Bound<'_, PyAny>, place: &Plac
         );
         return Err(errors::exception(value.py(), "OctantsRuntimeTypeError", text));
     }
-    let mut view = array::view(value)?;
+    let mut view = array::view_or_copy(value)?;
     let mut own = value.is_instance_of::<Ndarray>();
     if view.is_none() {
         let unwrapped = unwrap_tensor(value.clone())?;
         if !unwrapped.is(value) {
-            view = array::view(&unwrapped)?;
+            view = array::view_or_copy(&unwrapped)?;
             own = unwrapped.is_instance_of::<Ndarray>();
         }
     }
@@ -79,7 +79,7 @@ fn row_major_copy(value: &Bound<'_, PyAny>, view: &ArrayView) -> PyResult<Option
         return Ok(None);
     }
     let copy = py.import("numpy")?.call_method1(pyo3::intern!(py, "ascontiguousarray"), (value,))?;
-    let original = Original { array: value.clone().unbind(), span: view.span() };
+    let original = Original { array: value.clone().unbind(), span: view.span(), is_foreign: false };
     Ok(array::view(&copy)?.map(|made| ArrayView {
         readonly: view.readonly,
         owner: Some(copy.unbind()),

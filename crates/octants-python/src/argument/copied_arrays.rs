@@ -1,4 +1,5 @@
-//! Array arguments that a launch copies: arrays of vectors or matrices with noncontiguous components.
+//! Array arguments that a launch copies: arrays of vectors or matrices with noncontiguous components, and arrays of other
+//! libraries on the GPU that the device cannot use.
 
 use octants_engine::runtime::{Stream, nesting};
 use pyo3::exceptions::PyValueError;
@@ -6,6 +7,7 @@ use pyo3::prelude::*;
 
 use super::Gathered;
 use crate::array_view::ArrayView;
+use crate::package::Package;
 use crate::program::Program;
 use crate::waiting::waiting;
 
@@ -17,6 +19,8 @@ pub struct CopiedArray<'py> {
     original: Bound<'py, PyAny>,
     /// Bytes of the original, `[low, high)`.
     span: (u64, u64),
+    /// Whether the original is in memory of another library, with that library's addresses.
+    is_foreign: bool,
 }
 
 impl<'py> Gathered<'py> {
@@ -29,6 +33,7 @@ impl<'py> Gathered<'py> {
             copy: copy.bind(py).clone(),
             original: original.array.bind(py).clone(),
             span: original.span,
+            is_foreign: original.is_foreign,
         });
     }
 
@@ -37,11 +42,18 @@ impl<'py> Gathered<'py> {
     #[cold]
     pub fn check_copies(&self, written: impl Fn(u32) -> bool, name: impl Fn(u32) -> String) -> PyResult<()> {
         let refuse = |array: &CopiedArray<'_>, why: &str| {
-            Err(PyValueError::new_err(format!(
-                "the components of each element of the array given for `{}` must be contiguous in memory {why}: pass \
-                 numpy.ascontiguousarray(...) of it",
-                name(array.leaf)
-            )))
+            let name = name(array.leaf);
+            Err(PyValueError::new_err(if array.is_foreign {
+                format!(
+                    "the array given for `{name}` must be in memory that this device shares {why}: pass a qd.ndarray, \
+                     or a tensor made by `torch.from_dlpack(ndarray)`"
+                )
+            } else {
+                format!(
+                    "the components of each element of the array given for `{name}` must be contiguous in memory \
+                     {why}: pass numpy.ascontiguousarray(...) of it"
+                )
+            }))
         };
         for (i, array) in self.copied.iter().enumerate() {
             if nesting::capturing() {
@@ -50,8 +62,10 @@ impl<'py> Gathered<'py> {
             let meets = |(leaf, low, high): (u32, u64, u64)| {
                 low < array.span.1 && array.span.0 < high && (written(leaf) || written(array.leaf))
             };
-            let others = self.copied[..i].iter().map(|other| (other.leaf, other.span.0, other.span.1));
-            if self.spans.iter().map(|s| (s.leaf, s.low, s.high)).chain(others).any(meets) {
+            let others = self.copied[..i].iter().filter(|other| other.is_foreign == array.is_foreign);
+            let others = others.map(|other| (other.leaf, other.span.0, other.span.1));
+            let passed = self.spans.iter().filter(|_| !array.is_foreign).map(|s| (s.leaf, s.low, s.high));
+            if passed.chain(others).any(meets) {
                 return refuse(array, "where another argument shares its memory");
             }
         }
@@ -70,7 +84,11 @@ impl<'py> Gathered<'py> {
         let stream = stream.unwrap_or_else(|| program.session.device().default_stream());
         waiting(py, |caller| stream.finish(caller))?;
         let copy_to = py.import("numpy")?.getattr(pyo3::intern!(py, "copyto"))?;
+        let foreign = Package::get(py)?.foreign_copies.bind(py).getattr(pyo3::intern!(py, "copy_back"))?;
         let mut written = self.copied.iter().filter(|array| written(array.leaf));
-        written.try_for_each(|array| copy_to.call1((&array.original, &array.copy)).map(drop))
+        written.try_for_each(|array| {
+            let copy = if array.is_foreign { &foreign } else { &copy_to };
+            copy.call1((&array.original, &array.copy)).map(drop)
+        })
     }
 }
