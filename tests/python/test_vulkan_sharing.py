@@ -177,6 +177,27 @@ def from_dlpack(array):
 
 cupy.ndarray, cupy.from_dlpack = Array, from_dlpack
 cupy.cuda = types.SimpleNamespace(get_current_stream=lambda: types.SimpleNamespace(ptr=0))
+torch = types.ModuleType("torch")
+
+
+class Tensor(Array):
+    requires_grad, device = False, types.SimpleNamespace(type="cuda", index=1)
+
+    def detach(self):
+        return self
+
+    def copy_(self, other):
+        self.values[...] = other.values
+
+
+def tensor_from_dlpack(array):
+    made = from_dlpack(array)
+    made.__class__ = Tensor
+    return made
+
+
+torch.Tensor, torch.from_dlpack, torch.device = Tensor, tensor_from_dlpack, lambda name: name
+torch.cuda = types.SimpleNamespace(current_stream=lambda device: types.SimpleNamespace(cuda_stream=0))
 """
 
 
@@ -241,6 +262,34 @@ except ValueError as error:
     assert "which a graph captures" in str(error), error
 else:
     raise AssertionError("a graph would not copy")
+""",
+    )
+
+
+def test_tensors_are_copied_on_the_device(tmp_path):
+    run(
+        tmp_path,
+        LIBRARY
+        + """
+sys.modules["torch"] = torch
+tensor = Tensor(np.arange(100.0))
+add(tensor, 1.0, 500)
+assert np.array_equal(tensor.values, np.arange(1.0, 101.0))
+x, field = qd.ndarray(qd.f32, shape=100), qd.field(qd.f32, shape=(4, 25))
+x.from_torch(tensor)
+field.from_torch(Tensor(tensor.values.reshape(4, 25)))
+assert np.array_equal(x.to_numpy(), tensor.values) and np.array_equal(field.to_numpy().ravel(), tensor.values)
+shared = x.to_torch(copy=False)
+shared.values[3] = -1.0
+assert x[3] == -1.0
+# The gradient would be lost.
+tensor.requires_grad = True
+try:
+    add(tensor, 1.0, 1)
+except Exception as error:
+    assert "requires_grad" in str(error), error
+else:
+    raise AssertionError("a tensor with a gradient was copied")
 """,
     )
 

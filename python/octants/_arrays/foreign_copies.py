@@ -33,7 +33,10 @@ def copy_in(array: Any, dtype_name: str, shape: tuple[int, ...]) -> tuple[Any, A
     target = module.from_dlpack(made)
     if library == "torch":
         if array.requires_grad:
-            raise ValueError("a tensor with requires_grad=True on the GPU cannot be used by a kernel on this device")
+            raise ValueError(
+                "a tensor with requires_grad=True cannot be copied for a launch, because its gradient would be lost: "
+                "pass tensor.detach(), or an ndarray with needs_grad=True"
+            )
         target.copy_(array)
         return made, target, int(module.cuda.current_stream(array.device).cuda_stream)
     target[...] = array
