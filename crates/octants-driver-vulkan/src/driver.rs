@@ -38,6 +38,8 @@ pub struct VulkanDriver {
     retired: Mutex<(Vec<Module>, bool)>,
     finders: Vec<FindImporter>,
     foreign: OnceLock<Option<Foreign>>,
+    /// See [`VulkanDriver::clearing`].
+    clearing: OnceLock<Arc<Stream>>,
     memory: Arc<Memory>,
     pinned: Arc<Memory>,
     arguments: Arc<Memory>,
@@ -55,8 +57,19 @@ impl VulkanDriver {
             Stream::new(&gpu, &follower, 0).map_err(|e| Unavailable(format!("{} cannot be used: {e}", gpu.name)))?;
         let memory = Arc::new(Memory::new(&gpu, Kind::Device));
         let (live, retired) = (Mutex::default(), Mutex::default());
-        let (finders, foreign) = (finders.to_vec(), OnceLock::new());
-        Ok(VulkanDriver { default, follower, live, retired, finders, foreign, memory, pinned, arguments, gpu })
+        Ok(VulkanDriver {
+            default,
+            follower,
+            live,
+            retired,
+            finders: finders.to_vec(),
+            foreign: OnceLock::new(),
+            clearing: OnceLock::new(),
+            memory,
+            pinned,
+            arguments,
+            gpu,
+        })
     }
 
     fn live(&self) -> MutexGuard<'_, HashSet<u64>> {
@@ -75,6 +88,15 @@ impl VulkanDriver {
     unsafe fn event(&self, handle: EventHandle) -> &Event {
         // SAFETY: the contract above.
         unsafe { Event::of(handle) }
+    }
+
+    /// The stream that clears new memory, so that this waits for no other work.
+    fn clearing(&self) -> Result<&Stream> {
+        if let Some(known) = self.clearing.get() {
+            return Ok(known);
+        }
+        let made = Stream::new(&self.gpu, &self.follower, 0)?;
+        Ok(self.clearing.get_or_init(|| made))
     }
 
     /// The other interface to the device. Nothing is loaded before the first call.
@@ -172,9 +194,8 @@ impl Driver for VulkanDriver {
                 // SAFETY: the trait's contract.
                 Some(stream) => self.fill_words(unsafe { self.stream(stream) }, part, whole, 0)?,
                 None => {
-                    // A separate stream, so that this waits for no other work.
-                    let own = Stream::new(&self.gpu, &self.follower, 0)?;
-                    self.fill_words(&own, part, whole, 0)?;
+                    let own = self.clearing()?;
+                    self.fill_words(own, part, whole, 0)?;
                     own.wait(None)?;
                 }
             }

@@ -1,11 +1,11 @@
-//! [`Follower`]: a thread that submits recorded work as soon as the work before it is done, so that the device stays
-//! busy while the program does something else.
+//! [`Follower`]: a thread that submits recorded work when the work before it is done and the stream has batched for a
+//! while, so that the device stays busy while the program does something else.
 //!
 //! The thread is started when a batch is first left open, and ends with the device. It holds no stream while it waits.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ash::vk;
 
@@ -26,6 +26,8 @@ struct Waiting {
     timeline: Arc<Timeline>,
     /// The work before it is done when the timeline has reached this.
     value: u64,
+    /// Until then, more work is batched.
+    batches_until: Instant,
 }
 
 #[derive(Default)]
@@ -53,13 +55,19 @@ impl Follower {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Submits a stream's recorded work when its timeline has reached a value.
-    pub(crate) fn follow(self: &Arc<Self>, stream: Weak<dyn HasBatch>, timeline: Arc<Timeline>, value: u64) {
+    /// Submits a stream's recorded work when its timeline has reached a value, but not before an instant.
+    pub(crate) fn follow(
+        self: &Arc<Self>,
+        stream: Weak<dyn HasBatch>,
+        timeline: Arc<Timeline>,
+        value: u64,
+        batches_until: Instant,
+    ) {
         let mut state = self.state();
         if state.ends {
             return;
         }
-        state.waiting.push(Waiting { stream, timeline, value });
+        state.waiting.push(Waiting { stream, timeline, value, batches_until });
         if state.thread.is_none() {
             let own = self.clone();
             // Without a thread, batches are submitted when they are long or when something waits.
@@ -97,8 +105,10 @@ impl Follower {
                 waiting.append(&mut state.waiting);
             }
             wait_for_any(&waiting);
+            let now = Instant::now();
             waiting.retain(|w| match w.timeline.has_reached(w.value) {
                 Ok(false) => w.stream.strong_count() > 0,
+                Ok(true) if w.batches_until > now => true,
                 _ => {
                     if let Some(stream) = w.stream.upgrade() {
                         stream.submit_open();
@@ -112,13 +122,16 @@ impl Follower {
 
 /// Waits, with a timeout, until one of the batches can be submitted.
 fn wait_for_any(waiting: &[Waiting]) {
-    let semaphores: Vec<vk::Semaphore> = waiting.iter().map(|w| w.timeline.semaphore).collect();
-    let values: Vec<u64> = waiting.iter().map(|w| w.value).collect();
+    let now = Instant::now();
+    let (due, early): (Vec<&Waiting>, Vec<_>) = waiting.iter().partition(|w| w.batches_until <= now);
+    let timeout = early.iter().map(|w| w.batches_until - now).fold(LOOK_AGAIN, Duration::min);
+    let Some(first) = due.first() else { return std::thread::sleep(timeout) };
+    let semaphores: Vec<vk::Semaphore> = due.iter().map(|w| w.timeline.semaphore).collect();
+    let values: Vec<u64> = due.iter().map(|w| w.value).collect();
     let info =
         vk::SemaphoreWaitInfo::default().flags(vk::SemaphoreWaitFlags::ANY).semaphores(&semaphores).values(&values);
-    let Some(first) = waiting.first() else { return };
     // SAFETY: the semaphores are alive: the timelines own them.
-    let waited = unsafe { first.timeline.gpu().device.wait_semaphores(&info, LOOK_AGAIN.as_nanos() as u64) };
+    let waited = unsafe { first.timeline.gpu().device.wait_semaphores(&info, timeout.as_nanos() as u64) };
     if !matches!(waited, Ok(()) | Err(vk::Result::TIMEOUT)) {
         std::thread::sleep(LOOK_AGAIN);
     }

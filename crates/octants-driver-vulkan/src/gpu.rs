@@ -128,12 +128,17 @@ impl Gpu {
 
     /// Orders all later commands, with their memory accesses, behind all earlier ones.
     ///
+    /// The accesses are named, not `MEMORY_READ`, which also stands for those of the fixed functions: NVIDIA's driver
+    /// then takes 4.3 us between two dispatches instead of 1.8.
+    ///
     /// # Safety
     /// The commands are being recorded.
     pub(crate) unsafe fn order(&self, commands: vk::CommandBuffer) {
-        let all = vk::AccessFlags::MEMORY_READ | vk::AccessFlags::MEMORY_WRITE;
-        let barrier = [vk::MemoryBarrier::default().src_access_mask(all).dst_access_mask(all)];
-        let (stages, none) = (vk::PipelineStageFlags::ALL_COMMANDS, vk::DependencyFlags::empty());
+        let writes = vk::AccessFlags::SHADER_WRITE | vk::AccessFlags::TRANSFER_WRITE;
+        let all = writes | vk::AccessFlags::SHADER_READ | vk::AccessFlags::TRANSFER_READ;
+        let barrier = [vk::MemoryBarrier::default().src_access_mask(writes).dst_access_mask(all)];
+        let stages = vk::PipelineStageFlags::COMPUTE_SHADER | vk::PipelineStageFlags::TRANSFER;
+        let none = vk::DependencyFlags::empty();
         // SAFETY: the contract above.
         unsafe { self.device.cmd_pipeline_barrier(commands, stages, stages, none, &barrier, &[], &[]) };
     }

@@ -1,6 +1,6 @@
 //! [`Stream`]: an in-order queue. Work is recorded into a batch. The batch is submitted when the stream is idle and has
 //! submitted nothing for a while, when the batch is long, or when something waits for it. A thread submits the rest
-//! when the work before it is done.
+//! then, when the work before it is done.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -238,7 +238,8 @@ impl Stream {
         if is_long || (!is_soon && self.timeline.has_reached(state.submitted)?) {
             self.submit(&mut state)?;
         } else if is_first {
-            self.follower.follow(self.own.clone(), self.timeline.clone(), state.submitted);
+            let until = state.last.map_or_else(Instant::now, |last| last + SOON);
+            self.follower.follow(self.own.clone(), self.timeline.clone(), state.submitted, until);
         }
         Ok(result)
     }
