@@ -33,6 +33,8 @@ struct Waiting {
 #[derive(Default)]
 struct State {
     waiting: Vec<Waiting>,
+    /// The thread has nothing to wait for, and must be woken.
+    rests: bool,
     thread: Option<JoinHandle<()>>,
     ends: bool,
 }
@@ -73,7 +75,10 @@ impl Follower {
             // Without a thread, batches are submitted when they are long or when something waits.
             state.thread = std::thread::Builder::new().name("octants-vulkan".into()).spawn(move || own.run()).ok();
         }
-        self.changed.notify_one();
+        if state.rests {
+            state.rests = false;
+            self.changed.notify_one();
+        }
     }
 
     /// Ends the thread.
@@ -97,11 +102,13 @@ impl Follower {
             {
                 let mut state = self.state();
                 while waiting.is_empty() && state.waiting.is_empty() && !state.ends {
+                    state.rests = true;
                     state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 }
                 if state.ends {
                     return;
                 }
+                state.rests = false;
                 waiting.append(&mut state.waiting);
             }
             wait_for_any(&waiting);
