@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use cycle::{Expected, Held, History};
 use elements::{Elements, Given, given_buffers};
 pub use placement::Decision;
-use placement::State;
+use placement::{Conflicts, State};
 
 use crate::buffer::Buffer;
 use crate::caller::Caller;
@@ -159,8 +159,7 @@ impl Lanes {
     fn note_at_home(&self, kernel: &LoadedKernel) {
         let mut state = lock(&self.state);
         let number = state.next_number();
-        let kernel = kernel.name().to_string();
-        state.decide(Decision { number, kernel, lane: None, depends_on: Vec::new() });
+        state.decide(number, kernel, None, Conflicts::new());
     }
 
     /// Opens the lanes, after the work that the default stream has queued.
@@ -191,7 +190,7 @@ impl Lanes {
 
     /// The decisions since the last query.
     pub(crate) fn take_decisions(&self) -> Vec<Decision> {
-        lock(&self.state).decisions.drain(..).collect()
+        lock(&self.state).take_decisions()
     }
 }
 

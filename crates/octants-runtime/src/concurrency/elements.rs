@@ -10,7 +10,7 @@ use crate::cores::{BufferCore, DeviceCore};
 use crate::kernel::{LoadedKernel, Pointer};
 
 /// Maximum number of pairs of accesses that are compared for two launches. With more, whole buffers are compared.
-const MOST_PAIRS: usize = 64;
+const MOST_PAIRS: usize = 256;
 /// A buffer that a launch is given.
 pub(crate) type Given = SmallVec<[(Arc<BufferCore>, Pointer); 8]>;
 
@@ -38,22 +38,33 @@ pub(crate) struct Elements<'a> {
     pub(crate) of: Pointer,
 }
 
+/// Two launches touch the same element of a buffer, and one of them changes it: the later one's buffer, if known.
+pub(crate) type Meeting = Option<u32>;
+
 impl Elements<'_> {
-    fn accesses(&self) -> impl Iterator<Item = &Access> + Clone {
+    fn accesses(&self) -> SmallVec<[&Access; 16]> {
         let tasks = self.kernel.meta.tasks.iter().flat_map(|task| &task.access);
-        tasks.filter(|access| Some(access.buffer) == self.of.buffer)
+        tasks.filter(|access| access.parts.iter().any(|part| part.slot == self.of.slot)).collect()
     }
 
     /// Both may touch an element that one of them changes. True if unknown.
     pub(crate) fn meet(&self, other: &Elements<'_>) -> bool {
-        if self.of.buffer.is_none() || other.of.buffer.is_none() || self.address() != other.address() {
-            return true;
+        self.meeting(other).is_some()
+    }
+
+    /// How both may touch an element that one of them changes.
+    pub(crate) fn meeting(&self, later: &Elements<'_>) -> Option<Meeting> {
+        let unknown = Some(later.of.buffer);
+        if self.address() != later.address() {
+            return unknown;
         }
-        if self.accesses().count() * other.accesses().count() > MOST_PAIRS {
-            return true;
+        let (own, others) = (self.accesses(), later.accesses());
+        // Without access sets, nothing is known.
+        if !(1..=MOST_PAIRS).contains(&(own.len() * others.len())) {
+            return unknown;
         }
-        let (a, b) = (self.args, other.args);
-        self.accesses().any(|x| other.accesses().any(|y| x.meets((y, b), a)))
+        let meets = |y: &&&Access| own.iter().any(|x| x.meets((y, later.args), self.args));
+        others.iter().find(meets).map(|y| Some(y.buffer))
     }
 
     fn address(&self) -> u64 {

@@ -7,12 +7,13 @@ use smallvec::SmallVec;
 
 use super::LANES;
 use super::cycle::History;
-use super::elements::{Elements, Given};
+use super::elements::{Elements, Given, Meeting};
 use crate::caller::Caller;
 use crate::cores::DeviceCore;
 use crate::driver::{Driver, EventHandle, ModuleHandle};
 use crate::error::Result;
 use crate::kernel::{LoadedKernel, Pointer};
+use crate::kernel_meta::KernelMeta;
 use crate::stream::Stream;
 
 /// Number of recorded launches from which completed ones are searched for.
@@ -23,6 +24,9 @@ const MOST_OPEN: usize = 512;
 const MOST_USES: usize = 16;
 /// Decisions that are kept for a report.
 const MOST_DECISIONS: usize = 4096;
+
+/// Launches that a launch conflicts with.
+pub(super) type Conflicts = SmallVec<[(u64, Meeting); 8]>;
 
 /// The lane of a launch, and the reason for it.
 #[derive(Debug, Clone)]
@@ -37,6 +41,23 @@ pub struct Decision {
     pub depends_on: Vec<(u64, String)>,
 }
 
+/// A decision, without names: most are never asked for.
+struct Decided {
+    number: u64,
+    kernel: Arc<KernelMeta>,
+    lane: Option<usize>,
+    depends_on: Conflicts,
+}
+
+impl Decided {
+    fn named(self) -> Decision {
+        let Decided { number, kernel, lane, depends_on } = self;
+        let name = |of: Meeting| of.and_then(|e| kernel.buffers.get(e as usize)).cloned().unwrap_or_default();
+        let depends_on = depends_on.into_iter().map(|(number, of)| (number, name(of))).collect();
+        Decision { number, kernel: kernel.name.clone(), lane, depends_on }
+    }
+}
+
 #[derive(Default)]
 pub(super) struct State {
     pub(super) lanes: Vec<Lane>,
@@ -49,7 +70,7 @@ pub(super) struct State {
     pub(super) opening: Option<EventHandle>,
     pub(super) openings: u64,
     pub(super) idle_events: Vec<EventHandle>,
-    pub(super) decisions: VecDeque<Decision>,
+    decisions: VecDeque<Decided>,
     pub(super) history: History,
     /// Rounds that were launched as graphs.
     pub(super) replays: u64,
@@ -123,15 +144,10 @@ impl State {
         Ok(())
     }
 
-    /// The launches that a launch conflicts with, each with the pointer argument that causes the conflict, in
-    /// descending order of their numbers.
-    pub(super) fn conflicts(
-        &self,
-        kernel: &LoadedKernel,
-        args: &[u64],
-        given: &Given,
-    ) -> SmallVec<[(u64, Pointer); 8]> {
-        let mut found: SmallVec<[(u64, Pointer); 8]> = SmallVec::new();
+    /// The launches that a launch conflicts with, each with the buffer that causes the conflict, in descending order of
+    /// their numbers.
+    pub(super) fn conflicts(&self, kernel: &LoadedKernel, args: &[u64], given: &Given) -> Conflicts {
+        let mut found = Conflicts::new();
         for (buffer, pointer) in given {
             for used in self.uses.get(&buffer.id).map_or(&[][..], Vec::as_slice) {
                 let Some(placed) = self.placed(used.launch) else { continue };
@@ -139,9 +155,11 @@ impl State {
                     continue;
                 }
                 let elements = Elements { kernel: &placed.kernel, args: &placed.args, of: used.pointer };
-                if used.whole || elements.meet(&Elements { kernel, args, of: *pointer }) {
-                    found.push((used.launch, *pointer));
-                }
+                let meeting = match used.whole {
+                    true => Some(pointer.buffer),
+                    false => elements.meeting(&Elements { kernel, args, of: *pointer }),
+                };
+                found.extend(meeting.map(|buffer| (used.launch, buffer)));
             }
         }
         found.sort_unstable_by_key(|(number, _)| std::cmp::Reverse(*number));
@@ -154,7 +172,7 @@ impl State {
         &mut self,
         device: &Arc<DeviceCore>,
         kernel: &LoadedKernel,
-        depends_on: &[(u64, Pointer)],
+        depends_on: &[(u64, Meeting)],
     ) -> Result<usize> {
         let last = |lane: usize| self.lanes[lane].seen[lane];
         let free = |lane: &usize| last(*lane) <= self.first;
@@ -175,7 +193,7 @@ impl State {
     }
 
     /// Makes a lane wait for the last opening, and for launches.
-    pub(super) fn order(&mut self, driver: &dyn Driver, lane: usize, depends_on: &[(u64, Pointer)]) -> Result<()> {
+    pub(super) fn order(&mut self, driver: &dyn Driver, lane: usize, depends_on: &[(u64, Meeting)]) -> Result<()> {
         let mut events: SmallVec<[EventHandle; 8]> = SmallVec::new();
         let mut seen = self.lanes[lane].seen;
         if self.lanes[lane].opening < self.openings {
@@ -214,7 +232,7 @@ impl State {
     /// Records a launch that an event represents.
     pub(super) fn note(
         &mut self,
-        (lane, event, depends_on): (usize, EventHandle, SmallVec<[(u64, Pointer); 8]>),
+        (lane, event, depends_on): (usize, EventHandle, Conflicts),
         (kernel, args): (&LoadedKernel, &[u64]),
         given: &Given,
     ) {
@@ -237,17 +255,19 @@ impl State {
             }
             uses.push(used);
         }
-        let name =
-            |p: &Pointer| p.buffer.and_then(|e| kernel.meta.buffers.get(e as usize)).cloned().unwrap_or_default();
-        let depends_on = depends_on.iter().map(|(number, p)| (*number, name(p))).collect();
-        self.decide(Decision { number, kernel: kernel.name().to_string(), lane: Some(lane), depends_on });
+        self.decide(number, kernel, Some(lane), depends_on);
     }
 
-    pub(super) fn decide(&mut self, decision: Decision) {
+    /// Keeps a decision for a report.
+    pub(super) fn decide(&mut self, number: u64, kernel: &LoadedKernel, lane: Option<usize>, depends_on: Conflicts) {
         if self.decisions.len() == MOST_DECISIONS {
             self.decisions.pop_front();
         }
-        self.decisions.push_back(decision);
+        self.decisions.push_back(Decided { number, kernel: kernel.meta.clone(), lane, depends_on });
+    }
+
+    pub(super) fn take_decisions(&mut self) -> Vec<Decision> {
+        self.decisions.drain(..).map(Decided::named).collect()
     }
 
     /// The events of the last launch of each lane.
