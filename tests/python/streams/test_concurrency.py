@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -203,6 +205,36 @@ def test_disjoint_ranges_of_one_array_run_concurrently() -> None:
     shift(x, y, 5, 15)
     report = qd.concurrency_report()
     assert [len(launch.depends_on) for launch in report.launches] == [0, 0, 2]
+
+
+def test_a_report_gives_reasons_and_draws_them(tmp_path: Path) -> None:
+    qd.init(arch=qd.cpu, cpu_streams=True, concurrency="auto")
+    x, y, z = (qd.ndarray(qd.i64, shape=N) for _ in range(3))
+    qd.sync()
+    qd.concurrency_report()
+    shift(x, y, 0, 10)
+    shift(x, y, 10, 20)
+    shift(y, z, 5, 8)
+    total(z)
+    shift(x, z, 30, 40)
+    report = qd.concurrency_report()
+    assert [launch.reasons for launch in report.launches[:3]] == [(), (), ("reads x[5:8]; shift writes y[0:10]",)]
+    assert "reads x[5:8]; shift writes y[0:10]" in str(report)
+    path = tmp_path / "drawings" / "report.svg"
+    text = report.plot(path)
+    assert path.read_text(encoding="utf-8") == text
+    svg = "{http://www.w3.org/2000/svg}"
+    root = ElementTree.fromstring(text)
+    texts = [element.text or "" for element in root.iter(f"{svg}text")]
+    assert texts.count("shift") == 4
+    assert {"default stream", "lane 0", "lane 1"} <= set(texts)
+    assert texts[-1] == "critical path: 4 of 5 steps"
+    edges = [line.find(f"{svg}title").text for line in root.iter(f"{svg}line")]  # type: ignore[union-attr]
+    assert "shift waits for shift: reads x[5:8]; shift writes y[0:10]" in edges
+    # `total` is after all launches before it, and before the last one.
+    assert sum("order of the default stream" in str(edge) for edge in edges) == 3
+    with pytest.raises(ValueError, match=r"only be drawn as \.svg, not as 'report.png'"):
+        report.plot(tmp_path / "report.png")
 
 
 def conflicts(*launches: Callable[[], Any]) -> list[list[int]]:

@@ -7,13 +7,13 @@ use smallvec::SmallVec;
 
 use super::LANES;
 use super::cycle::History;
+use super::decisions::{Conflicts, Decided};
 use super::elements::{Elements, Given, Meeting};
 use crate::caller::Caller;
 use crate::cores::DeviceCore;
 use crate::driver::{Driver, EventHandle, ModuleHandle};
 use crate::error::Result;
 use crate::kernel::{LoadedKernel, Pointer};
-use crate::kernel_meta::KernelMeta;
 use crate::stream::Stream;
 
 /// Number of recorded launches from which completed ones are searched for.
@@ -24,39 +24,6 @@ const MOST_OPEN: usize = 512;
 const MOST_USES: usize = 16;
 /// Decisions that are kept for a report.
 const MOST_DECISIONS: usize = 4096;
-
-/// Launches that a launch conflicts with.
-pub(super) type Conflicts = SmallVec<[(u64, Meeting); 8]>;
-
-/// The lane of a launch, and the reason for it.
-#[derive(Debug, Clone)]
-pub struct Decision {
-    /// Its number among the concurrent launches of the device.
-    pub number: u64,
-    /// The kernel.
-    pub kernel: String,
-    /// The lane; `None` for the default stream.
-    pub lane: Option<usize>,
-    /// The launches that it conflicts with, and the kernel's name of the buffer in which they meet first.
-    pub depends_on: Vec<(u64, String)>,
-}
-
-/// A decision, without names: most are never asked for.
-struct Decided {
-    number: u64,
-    kernel: Arc<KernelMeta>,
-    lane: Option<usize>,
-    depends_on: Conflicts,
-}
-
-impl Decided {
-    fn named(self) -> Decision {
-        let Decided { number, kernel, lane, depends_on } = self;
-        let name = |of: Meeting| of.and_then(|e| kernel.buffers.get(e as usize)).cloned().unwrap_or_default();
-        let depends_on = depends_on.into_iter().map(|(number, of)| (number, name(of))).collect();
-        Decision { number, kernel: kernel.name.clone(), lane, depends_on }
-    }
-}
 
 #[derive(Default)]
 pub(super) struct State {
@@ -70,7 +37,7 @@ pub(super) struct State {
     pub(super) opening: Option<EventHandle>,
     pub(super) openings: u64,
     pub(super) idle_events: Vec<EventHandle>,
-    decisions: VecDeque<Decided>,
+    pub(super) decisions: VecDeque<Decided>,
     pub(super) history: History,
     /// Rounds that were launched as graphs.
     pub(super) replays: u64,
@@ -94,7 +61,7 @@ struct Placed {
     /// Recorded after it.
     event: EventHandle,
     kernel: LoadedKernel,
-    args: Box<[u64]>,
+    args: Arc<[u64]>,
     seen: Clock,
 }
 
@@ -241,7 +208,8 @@ impl State {
         of_lane.seen[lane] = number + 1;
         of_lane.module = Some(kernel.module);
         let seen = of_lane.seen;
-        self.launches.push_back(Placed { lane, event, kernel: kernel.clone(), args: args.into(), seen });
+        let args: Arc<[u64]> = args.into();
+        self.launches.push_back(Placed { lane, event, kernel: kernel.clone(), args: args.clone(), seen });
         for (buffer, pointer) in given {
             let mut used = Use { launch: number, pointer: *pointer, whole: false };
             let first = self.first;
@@ -255,19 +223,21 @@ impl State {
             }
             uses.push(used);
         }
-        self.decide(number, kernel, Some(lane), depends_on);
+        self.decide(number, (kernel, args), Some(lane), depends_on);
     }
 
     /// Keeps a decision for a report.
-    pub(super) fn decide(&mut self, number: u64, kernel: &LoadedKernel, lane: Option<usize>, depends_on: Conflicts) {
+    pub(super) fn decide(
+        &mut self,
+        number: u64,
+        (kernel, args): (&LoadedKernel, Arc<[u64]>),
+        lane: Option<usize>,
+        depends_on: Conflicts,
+    ) {
         if self.decisions.len() == MOST_DECISIONS {
             self.decisions.pop_front();
         }
-        self.decisions.push_back(Decided { number, kernel: kernel.meta.clone(), lane, depends_on });
-    }
-
-    pub(super) fn take_decisions(&mut self) -> Vec<Decision> {
-        self.decisions.drain(..).map(Decided::named).collect()
+        self.decisions.push_back(Decided { number, kernel: kernel.meta.clone(), args, lane, depends_on });
     }
 
     /// The events of the last launch of each lane.
