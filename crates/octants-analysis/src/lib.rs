@@ -6,8 +6,8 @@
 //!
 //! Reading order: [`addresses`], [`constants`], [`code_layout`], [`iterations`], `local_uses`, [`memory_classes`],
 //! [`exits`], [`effects`], [`behavior`], [`cost_model`], [`affine`], [`dependence`], `fixed_distance`,
-//! [`same_values`], [`colors`], [`mod@access_sets`], [`mod@task_order`], [`short_tasks`], `unproved_buffers`, [`launch_bounds`];
-//! [`body_facts`], which caches some of them, and [`mod@function_effects`].
+//! [`same_values`], [`colors`], [`mod@access_sets`], [`mod@task_order`], [`short_tasks`], `unproved_buffers`,
+//! [`launch_bounds`]; [`body_facts`], which caches some of them, and [`mod@function_effects`].
 
 pub mod access_sets;
 pub mod addresses;

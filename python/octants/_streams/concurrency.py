@@ -56,7 +56,7 @@ class ConcurrentLaunch:
     """The lane, a stream of the pool, counted from 0; `None` for the default stream."""
     depends_on: tuple[tuple[int, str], ...]
     """The launches that it conflicts with, latest first, each with its own name of the array or field in which they
-    meet."""
+    meet. Launches that one of these waited for are mostly left out."""
     reasons: tuple[str, ...] = ()
     """For each of them the elements in which they meet, with the kernel's and the other kernel's access. Empty if
     unknown."""

@@ -281,7 +281,7 @@ def test_members_and_components_run_concurrently() -> None:
 
     # `weigh` reads what `grow` writes.
     launches = [grow, lambda: turn(0), lambda: turn(1), weigh, grow, lambda: turn(1)]
-    assert conflicts(*launches) == [[], [], [], [0], [0, 3], [2]]
+    assert conflicts(*launches) == [[], [], [], [0], [3], [2]]
     assert particles.mass.to_numpy().tolist() == [2.0] * N
     assert particles.age.to_numpy().tolist() == [1.0] * N
     assert particles.speed.to_numpy()[7].tolist() == [14.0, 15.0, 0.0]

@@ -3,10 +3,10 @@
 //!
 //! Such a buffer has a second shadow buffer with one word per scalar. From the highest bit, a word holds: the epoch
 //! (20), whether different values were written (1), bits of a hash of the value written first (9), and one bit for each
-//! site that accessed the scalar (34). With more sites there are several words, each for two parts of the sites, so that
-//! each two sites are compared in some word. Each site knows at compile time which bits conflict with it. The later of two
-//! accesses finds the bit of the earlier one, so a race is found under each schedule. A store has two bits: the second
-//! one is set for a store of the present value before any other, which counts as a read.
+//! site that accessed the scalar (34). With more sites there are several words, each for two parts of the sites, so
+//! that each two sites are compared in some word. Each site knows at compile time which bits conflict with it. The
+//! later of two accesses finds the bit of the earlier one, so a race is found under each schedule. A store has two
+//! bits: the second one is set for a store of the present value before any other, which counts as a read.
 
 use std::collections::{BTreeMap, BTreeSet};
 

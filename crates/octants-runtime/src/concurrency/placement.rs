@@ -112,13 +112,14 @@ impl State {
     }
 
     /// The launches that a launch conflicts with, each with the buffer that causes the conflict, in descending order of
-    /// their numbers.
+    /// their numbers. Of a buffer's users, those that a found one is after are not looked at.
     pub(super) fn conflicts(&self, kernel: &LoadedKernel, args: &[u64], given: &Given) -> Conflicts {
         let mut found = Conflicts::new();
+        let mut covered: Clock = [0; LANES];
         for (buffer, pointer) in given {
-            for used in self.uses.get(&buffer.id).map_or(&[][..], Vec::as_slice) {
+            for used in self.uses.get(&buffer.id).map_or(&[][..], Vec::as_slice).iter().rev() {
                 let Some(placed) = self.placed(used.launch) else { continue };
-                if !(used.pointer.written || pointer.written) || found.iter().any(|(known, _)| *known == used.launch) {
+                if !(used.pointer.written || pointer.written) || covered[placed.lane] > used.launch {
                     continue;
                 }
                 let elements = Elements { kernel: &placed.kernel, args: &placed.args, of: used.pointer };
@@ -126,7 +127,10 @@ impl State {
                     true => Some(pointer.buffer),
                     false => elements.meeting(&Elements { kernel, args, of: *pointer }),
                 };
-                found.extend(meeting.map(|buffer| (used.launch, buffer)));
+                if let Some(buffer) = meeting {
+                    found.push((used.launch, buffer));
+                    covered.iter_mut().zip(&placed.seen).for_each(|(a, b)| *a = (*a).max(*b));
+                }
             }
         }
         found.sort_unstable_by_key(|(number, _)| std::cmp::Reverse(*number));
@@ -216,8 +220,10 @@ impl State {
             let uses = self.uses.entry(buffer.id).or_default();
             uses.retain(|u| u.launch >= first);
             if uses.len() >= MOST_USES {
-                // It replaces the uses of launches that it depends on; other uses are kept.
-                uses.retain(|u| !depends_on.iter().any(|(b, _)| *b == u.launch) || u.launch == number);
+                // It replaces the uses of launches that it is after; other uses are kept.
+                let launches = &self.launches;
+                let lane_of = |u: &Use| launches.get((u.launch - first) as usize).map(|placed| placed.lane);
+                uses.retain(|u| u.launch == number || lane_of(u).is_none_or(|lane| seen[lane] <= u.launch));
                 used.whole = true;
                 used.pointer.written = true;
             }
