@@ -107,8 +107,10 @@ fn compared((body, sums): (&Body, &mut Sums<'_>), a: ValueId, value: ValueId, eq
     let (of, modulus) = remainder(body, a)?;
     let (of, mut value) = (sums.of(of)?, sums.of(value)?);
     if !equal {
-        // One of two remainders is the other one.
-        value = Affine::from(1 - value.as_constant().filter(|r| modulus == 2 && (0..2).contains(r))?);
+        // If it is not one of two remainders, it is the other one. A truncated one may also be -1.
+        let truncated = matches!(body.inst(a).op, Op::Binary(BinaryOp::Rem, ..));
+        let remainders = if truncated { 0..1 } else { 0..2 };
+        value = Affine::from(1 - value.as_constant().filter(|r| modulus == 2 && remainders.contains(r))?);
     }
     Some(Congruence { sum: of.plus(&value.times(-1)?)?, modulus })
 }
@@ -228,4 +230,62 @@ impl Color {
 /// Whether later instructions of a block do not run if this one, an `if`, is true.
 pub(crate) fn leaves(body: &Body, yes: BlockId) -> bool {
     body.block(yes).last().is_some_and(|v| body.inst(*v).op.is_terminator())
+}
+
+#[cfg(test)]
+mod tests {
+    use octants_ir::Program;
+
+    use crate::access_sets::access_sets;
+
+    /// The colors of `x[i]` in a loop over `i`, under a condition on `%v`, which is `i op 2`.
+    fn colors(remainder: &str, condition: &str, leaves: bool) -> String {
+        let (yes, after) = if leaves { ("continue", "store %12, %13") } else { ("store %12, %13", "") };
+        let text = format!(
+            "program k -> unit {{
+  param c: i32
+  buffer @0 x: f32[1] contiguous
+  task k_0 parallel writes [@0] {{
+    %0: i32 = const 0
+    %1: i32 = const 100
+    %2: i32 = param 0
+    %3 = for [%0..%1] parallel {{
+      %4: i32 = loop_index %3, 0
+      %5: i32 = sub %4, %1
+      %6: i32 = const 2
+      %7: i32 = const 1
+      %8: i32 = {remainder}
+      %9: u1 = {condition}
+      %12: ref f32 = buffer_addr @0[%4]
+      %13: f32 = const 1.0
+      if %9 {{
+        {yes}
+      }}
+      {after}
+    }}
+  }}
+}}
+"
+        );
+        let program: Program = text.parse().unwrap_or_else(|e| panic!("{e:?}\n{text}"));
+        let sets = access_sets(&program);
+        let [access] = &sets[0].accesses[..] else { panic!("{sets:?}") };
+        let [] = &access.colors[..] else {
+            let color = &access.colors[0];
+            return format!("{} mod {}", color.phase.display(&|term| format!("{term:?}")), color.modulus);
+        };
+        String::new()
+    }
+
+    #[test]
+    fn conditions_on_remainders_are_colors() {
+        assert_eq!(colors("mod %4, %6", "eq %8, %2", false), "Param(0) mod 2");
+        assert_eq!(colors("mod %5, %6", "eq %8, %7", false), "101 mod 2");
+        assert_eq!(colors("and %4, %7", "ne %8, %0", false), "1 mod 2");
+        assert_eq!(colors("mod %4, %6", "ne %8, %7", true), "1 mod 2");
+        // Nothing is known about other remainders than 0 and 1, nor about the sign of a truncated one.
+        assert_eq!(colors("mod %4, %6", "ne %8, %2", false), "");
+        assert_eq!(colors("rem %5, %6", "ne %8, %0", false), "101 mod 2");
+        assert_eq!(colors("rem %5, %6", "ne %8, %7", false), "");
+    }
 }
