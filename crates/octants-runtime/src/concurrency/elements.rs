@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use octants_artifact::Access;
+use octants_artifact::{Access, AccessKind};
 use smallvec::SmallVec;
 
 use crate::cores::{BufferCore, DeviceCore};
 use crate::kernel::{LoadedKernel, Pointer};
 
-/// Maximum number of pairs of accesses that are compared for two launches. With more, whole buffers are compared.
-const MOST_PAIRS: usize = 256;
+/// Maximum number of pairs of accesses, other than two reads, that are compared for two launches. With more, whole
+/// buffers are compared.
+const MOST_PAIRS: usize = 128;
 /// A buffer that a launch is given.
 pub(crate) type Given = SmallVec<[(Arc<BufferCore>, Pointer); 8]>;
 
@@ -59,11 +60,17 @@ impl Elements<'_> {
             return unknown;
         }
         let (own, others) = (self.accesses(), later.accesses());
+        let is_read = |of: &Access| of.kind == AccessKind::Read;
+        let reads = |of: &[&Access]| of.iter().filter(|a| is_read(a)).count();
+        let pairs = own.len() * others.len() - reads(&own) * reads(&others);
         // Without access sets, nothing is known.
-        if !(1..=MOST_PAIRS).contains(&(own.len() * others.len())) {
+        if own.is_empty() || others.is_empty() || pairs > MOST_PAIRS {
             return unknown;
         }
-        let meets = |y: &&&Access| own.iter().any(|x| x.meets((y, later.args), self.args));
+        let meets = |y: &&&Access| {
+            let changes = !is_read(y);
+            own.iter().any(|x| (changes || !is_read(x)) && x.meets((y, later.args), self.args))
+        };
         others.iter().find(meets).map(|y| Some(y.buffer))
     }
 
