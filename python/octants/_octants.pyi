@@ -161,9 +161,10 @@ def request_concurrency(concurrent: bool | None) -> bool | None:
     """Sets whether this thread's launches on the default stream run concurrently if they can; `None` leaves it to the
     program. Returns the previous setting."""
 
-def take_decisions() -> tuple[list[tuple[int, str, int | None, list[tuple[int, str]]]], int]:
-    """The decisions about concurrent launches since the last call: number, kernel, lane, and the launches waited for
-    with the name of the buffer. Also the number of rounds that the program has launched as graphs."""
+def take_decisions() -> tuple[list[tuple[int, str, int | None, list[tuple[int, str]], list[str]]], int]:
+    """The decisions about concurrent launches since the last call: number, kernel, lane, the launches waited for with
+    the name of the buffer, and for each of these the elements in which they meet. Also the number of rounds that the
+    program has launched as graphs."""
 
 def collect_races() -> None:
     """Collects races from the next `init` on, instead of raising errors."""

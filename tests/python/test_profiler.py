@@ -183,6 +183,40 @@ def test_waits_forks_and_joins_are_edges():
     assert tasks[left].launch == tasks[right].launch
 
 
+def test_a_timeline_tells_what_ran_beside_a_task(tmp_path):
+    qd.init(arch=qd.cpu, cpu_streams=True)
+    x, y, z = arrays(3)
+    a, b = qd.create_stream(), qd.create_stream()
+    with qd.profiler.timeline({"a": a, "b": b}) as t:
+        turn(x, 20_000_000, qd_stream=a)
+        short(y, qd_stream=b)
+        b.wait(a)
+        short(z, qd_stream=b)
+    first, second, third = sorted(t.tasks, key=lambda task: (task.lane, task.begin_ms))
+    assert t.beside(first) == [second]
+    assert t.beside(second) == [first]
+    assert t.beside(third) == []
+    t.save(tmp_path / "t.svg")
+    titles = [
+        title.text for title in ElementTree.parse(tmp_path / "t.svg").getroot().iter() if title.tag.endswith("title")
+    ]
+    assert sum(title.endswith("; beside short:0_range") for title in titles) == 1
+    assert sum(title.endswith("; beside turn:0_serial") for title in titles) == 1
+    assert sum(title.endswith("ms; waited for turn:0_serial") for title in titles) == 1
+
+
+def test_a_timeline_has_the_lanes_of_inferred_concurrency():
+    qd.init(arch=qd.cpu, cpu_streams=True, concurrency="auto")
+    x, y = arrays(2)
+    with qd.profiler.timeline() as t:
+        turn(x, 100)
+        short(y)
+        short(x)
+    turned, *shorts = sorted(t.tasks, key=lambda task: task.kernel != "turn")
+    assert len(t.lanes) == 2
+    assert sorted(task.lane == turned.lane for task in shorts) == [False, True]
+
+
 def test_a_timeline_is_saved_as_a_trace_and_as_a_drawing(tmp_path):
     qd.init(arch=qd.cpu, cpu_streams=True)
     x, y = arrays(2)
@@ -210,6 +244,10 @@ def test_a_timeline_is_saved_as_a_trace_and_as_a_drawing(tmp_path):
     drawing = ElementTree.parse(tmp_path / "t.svg").getroot()
     kinds = [element.tag.split("}")[1] for element in drawing]
     assert (kinds.count("rect"), kinds.count("line")) == (2, 1)
+    titles = [title.text for title in drawing.iter("{http://www.w3.org/2000/svg}title")]
+    assert titles[-1] == "short:0_range waited for turn:0_serial"
+    assert titles[1].endswith("ms; waited for turn:0_serial")
+    assert behind["args"]["order"] == "waited for turn:0_serial"
     assert "a & b" in [element.text for element in drawing]
     with pytest.raises(ValueError, match=r"\.json.*\.svg.*t\.png"):
         t.save(tmp_path / "t.png")

@@ -5,15 +5,18 @@
 //! branch is not taken, or a loop ends early). If a bound of a range is outside its axis in a launch, or the begin is
 //! after the end, the range means the whole axis, because the program's arithmetic may have wrapped.
 //!
+//! Colors tell elements of a box apart ([`crate::colors`]). Parts of an element are told apart as well.
+//!
 //! For functions that a task calls, the sets contain whole buffers.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::{self, Write};
 
-use octants_ir::{Affine, AtomicOp, BlockId, Body, BufferId, Effect, Op, Program, Task, Term, ValueId};
+use octants_ir::{Affine, AtomicOp, BlockId, Body, BufferId, Const, Effect, Op, Program, Task, Term, Type, ValueId};
 
 use crate::addresses::trace_element;
 use crate::affine::Sums;
+use crate::colors::{Color, Congruence, Conjunctions, colors_of, conjunctions, implied, leaves};
 use crate::effects::{Effects, inst_effects};
 use crate::function_effects::function_effects;
 
@@ -53,7 +56,14 @@ pub struct Access {
     pub kind: AccessKind,
     /// For each axis of the buffer its indices.
     pub axes: Vec<AxisSet>,
+    /// Congruences of the indices.
+    pub colors: Vec<Color>,
+    /// The scalars of an element, by bits; [`ALL_PARTS`] for all of them.
+    pub parts: u64,
 }
+
+/// All scalars of an element.
+pub const ALL_PARTS: u64 = u64::MAX;
 
 /// The accesses of a task, ordered by buffer and kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -73,35 +83,15 @@ pub fn access_sets(program: &Program) -> Vec<TaskAccess> {
 
 fn of_task(program: &Program, task: &Task, functions: &[Effects]) -> TaskAccess {
     let body = &task.body;
-    let mut found = Found { program, body, sums: Sums::new(body), depths: depths(body), sets: BTreeMap::new() };
-    body.visit(body.root, &mut |_, inst| match inst.op.effect() {
-        Effect::Read(a) | Effect::ReadVolatile(a) => found.add(a, AccessKind::Read),
-        Effect::Write(a) => found.add(a, AccessKind::Write),
-        Effect::Update(a) => found.add(a, AccessKind::Atomic(update_of(&inst.op))),
-        Effect::For(l) => l.reductions.iter().for_each(|r| found.add(r.target, AccessKind::Atomic(r.op))),
-        Effect::Call(..) => {
-            let mut effects = Effects::default();
-            inst_effects(body, &inst.op, functions, &mut effects);
-            effects.access.reads.iter().for_each(|&b| found.add_all(b, AccessKind::Read));
-            effects.access.writes.iter().for_each(|&b| found.add_all(b, AccessKind::Write));
-        }
-        Effect::Pure
-        | Effect::Index
-        | Effect::Reduce
-        | Effect::Draw
-        | Effect::ReadClock
-        | Effect::Exchange
-        | Effect::Synchronize
-        | Effect::Branch(..)
-        | Effect::Loop(_)
-        | Effect::Leave
-        | Effect::Print
-        | Effect::Assert => {}
+    let (sums, depths, both) = (Sums::new(body), depths(body), conjunctions(body));
+    let mut found =
+        Found { program, body, sums, depths, both, functions, conditions: Vec::new(), sets: BTreeMap::new() };
+    found.walk(body.root);
+    let sets = found.sets.into_iter().flat_map(|((buffer, kind), sets)| {
+        let access = move |((axes, colors), parts)| Access { buffer, kind, axes, colors, parts };
+        sets.into_iter().map(access)
     });
-    let sets = found.sets.into_iter();
-    let accesses =
-        sets.flat_map(|((buffer, kind), sets)| sets.into_iter().map(move |axes| Access { buffer, kind, axes }));
-    TaskAccess { accesses: accesses.collect() }
+    TaskAccess { accesses: sets.collect() }
 }
 
 /// The update operation, which determines whether other updates commute with it; an operation other than [`Op::Atomic`]
@@ -130,37 +120,103 @@ struct Found<'a> {
     body: &'a Body,
     sums: Sums<'a>,
     depths: HashMap<ValueId, u32>,
-    sets: BTreeMap<(BufferId, AccessKind), BTreeSet<Vec<AxisSet>>>,
+    both: Conjunctions,
+    functions: &'a [Effects],
+    /// Those around the code that is walked.
+    conditions: Vec<Congruence>,
+    sets: BTreeMap<(BufferId, AccessKind), Sets>,
 }
 
+/// Boxes with colors, and the parts of their elements.
+type Sets = BTreeMap<(Vec<AxisSet>, Vec<Color>), u64>;
+
 impl Found<'_> {
+    fn walk(&mut self, block: BlockId) {
+        let around = self.conditions.len();
+        for &v in self.body.block(block) {
+            let op = &self.body.inst(v).op;
+            self.visit(op);
+            let Op::If(condition, yes, no) = op else {
+                op.blocks().into_iter().for_each(|inner| self.walk(inner));
+                continue;
+            };
+            for (inner, truth) in [(*yes, true), (*no, false)] {
+                let outer = self.conditions.len();
+                implied((self.body, &mut self.sums), &self.both, *condition, truth, &mut self.conditions);
+                self.walk(inner);
+                self.conditions.truncate(outer);
+            }
+            if leaves(self.body, *yes) {
+                implied((self.body, &mut self.sums), &self.both, *condition, false, &mut self.conditions);
+            }
+        }
+        self.conditions.truncate(around);
+    }
+
+    fn visit(&mut self, op: &Op) {
+        match op.effect() {
+            Effect::Read(a) | Effect::ReadVolatile(a) => self.add(a, AccessKind::Read),
+            Effect::Write(a) => self.add(a, AccessKind::Write),
+            Effect::Update(a) => self.add(a, AccessKind::Atomic(update_of(op))),
+            Effect::For(l) => l.reductions.iter().for_each(|r| self.add(r.target, AccessKind::Atomic(r.op))),
+            Effect::Call(..) => {
+                let mut effects = Effects::default();
+                inst_effects(self.body, op, self.functions, &mut effects);
+                effects.access.reads.iter().for_each(|&b| self.add_all(b, AccessKind::Read));
+                effects.access.writes.iter().for_each(|&b| self.add_all(b, AccessKind::Write));
+            }
+            Effect::Pure
+            | Effect::Index
+            | Effect::Reduce
+            | Effect::Draw
+            | Effect::ReadClock
+            | Effect::Exchange
+            | Effect::Synchronize
+            | Effect::Branch(..)
+            | Effect::Loop(_)
+            | Effect::Leave
+            | Effect::Print
+            | Effect::Assert => {}
+        }
+    }
+
     /// The element that an address is a part of, if it is a buffer's.
     fn add(&mut self, address: ValueId, kind: AccessKind) {
         let Some((buffer, element)) = trace_element(self.body, address) else { return };
         let Op::BufferAddr(_, indices) = &self.body.inst(element).op else { return };
         let axes = indices.iter().map(|&i| self.range_of(i).unwrap_or(AxisSet::All)).collect();
-        self.insert(buffer, kind, axes);
+        let colors = colors_of((self.body, &mut self.sums), indices, &self.conditions);
+        self.insert((buffer, kind), (axes, colors), parts_of(self.body, address));
     }
 
     fn add_all(&mut self, buffer: BufferId, kind: AccessKind) {
-        self.insert(buffer, kind, self.all_of(buffer));
+        self.insert((buffer, kind), (self.all_of(buffer), Vec::new()), ALL_PARTS);
     }
 
     fn all_of(&self, buffer: BufferId) -> Vec<AxisSet> {
         vec![AxisSet::All; self.program.buffers[buffer.index()].ndim as usize]
     }
 
-    fn insert(&mut self, buffer: BufferId, kind: AccessKind, axes: Vec<AxisSet>) {
-        let all = self.all_of(buffer);
-        let sets = self.sets.entry((buffer, kind)).or_default();
-        if sets.contains(&all) {
+    fn insert(&mut self, of: (BufferId, AccessKind), set: (Vec<AxisSet>, Vec<Color>), parts: u64) {
+        let all = (self.all_of(of.0), Vec::new());
+        let sets = self.sets.entry(of).or_default();
+        let everywhere = sets.get(&all).copied().unwrap_or(0);
+        if everywhere | parts == everywhere {
             return;
         }
-        if axes == all || sets.len() == MOST {
-            sets.clear();
-            sets.insert(all);
-        } else {
-            sets.insert(axes);
+        *sets.entry(set).or_default() |= parts;
+        if sets.len() > MOST {
+            let mut plain = Sets::new();
+            std::mem::take(sets)
+                .into_iter()
+                .for_each(|((axes, _), p)| *plain.entry((axes, Vec::new())).or_default() |= p);
+            *sets = plain;
+        }
+        if sets.len() > MOST {
+            *sets = Sets::from([(all.clone(), sets.values().fold(0, |a, b| a | b))]);
+        }
+        if let Some(everywhere) = sets.get(&all).copied() {
+            sets.retain(|set, parts| *set == all || everywhere | *parts != everywhere);
         }
     }
 
@@ -196,6 +252,46 @@ impl Found<'_> {
             };
             sum = sum.replace(Term::Index(l, axis), &extreme)?;
         }
+    }
+}
+
+/// The scalars of an element that an address is of.
+fn parts_of(body: &Body, address: ValueId) -> u64 {
+    let Some((first, count, of)) = part_at(body, address) else { return ALL_PARTS };
+    match first + count {
+        _ if count == of => ALL_PARTS,
+        0..64 => ((1 << count) - 1) << first,
+        _ => ALL_PARTS,
+    }
+}
+
+/// The first scalar of the part of an element at an address, their number, and that of the element.
+fn part_at(body: &Body, address: ValueId) -> Option<(usize, usize, usize)> {
+    let pointee = |address: ValueId| match body.ty(address) {
+        Type::Ref(of) => Some(&**of),
+        _ => None,
+    };
+    let count = pointee(address)?.leaf_count();
+    match &body.inst(address).op {
+        Op::BufferAddr(..) => Some((0, count, count)),
+        Op::MemberAddr(base, member) => {
+            let (first, _, of) = part_at(body, *base)?;
+            let Type::Struct(of_base) = pointee(*base)? else { return None };
+            let before = of_base.members.iter().take(*member as usize).map(|(_, ty)| ty.leaf_count()).sum::<usize>();
+            Some((first + before, count, of))
+        }
+        Op::ElementAddr(base, at) => {
+            let (first, whole, of) = part_at(body, *base)?;
+            let shape = pointee(*base)?.shape();
+            let position = shape.iter().zip(at).try_fold(0, |position, (extent, i)| match body.as_const(*i) {
+                Some(Const::Int(i)) if (0..i64::from(*extent)).contains(&i) => {
+                    Some(position * *extent as usize + i as usize)
+                }
+                _ => None,
+            });
+            Some(position.map_or((first, whole, of), |position| (first + position, count, of)))
+        }
+        _ => None,
     }
 }
 
@@ -248,6 +344,21 @@ impl fmt::Display for Named<'_> {
                 }
             }
         }
-        write!(f, "]")
+        write!(f, "]")?;
+        if self.access.parts != ALL_PARTS {
+            let parts = (0..64).filter(|n| self.access.parts >> n & 1 == 1).map(|n: u32| n.to_string());
+            write!(f, " part {}", parts.collect::<Vec<_>>().join(", "))?;
+        }
+        for (n, color) in self.access.colors.iter().enumerate() {
+            let axes = color.coefficients.iter().enumerate().filter(|(_, c)| **c != 0);
+            let axis = |(axis, c): (usize, &i64)| match c {
+                1 => format!("index {axis}"),
+                c => format!("{c} * index {axis}"),
+            };
+            let sum: Vec<String> = axes.map(axis).collect();
+            let (before, phase) = (if n == 0 { "where" } else { "and" }, color.phase.display(&name));
+            write!(f, " {before} {} = {phase} (mod {})", sum.join(" + "), color.modulus)?;
+        }
+        Ok(())
     }
 }

@@ -6,8 +6,8 @@
 //!
 //! Reading order: [`addresses`], [`constants`], [`code_layout`], [`iterations`], `local_uses`, [`memory_classes`],
 //! [`exits`], [`effects`], [`behavior`], [`cost_model`], [`affine`], [`dependence`], `fixed_distance`,
-//! [`same_values`], [`mod@access_sets`], [`mod@task_order`], [`short_tasks`], `unproved_buffers`, [`launch_bounds`];
-//! [`body_facts`], which caches some of them, and [`mod@function_effects`].
+//! [`same_values`], [`colors`], [`mod@access_sets`], [`mod@task_order`], [`short_tasks`], `unproved_buffers`,
+//! [`launch_bounds`]; [`body_facts`], which caches some of them, and [`mod@function_effects`].
 
 pub mod access_sets;
 pub mod addresses;
@@ -15,6 +15,7 @@ pub mod affine;
 pub mod behavior;
 pub mod body_facts;
 pub mod code_layout;
+pub mod colors;
 pub mod constants;
 pub mod cost_model;
 pub mod dependence;
@@ -43,6 +44,7 @@ pub use affine::Sums;
 pub use behavior::{OwnBehavior, inlined_sizes};
 pub use body_facts::{BodyFacts, local_uses, own_behavior};
 pub use code_layout::CodeLayout;
+pub use colors::Color;
 pub use constants::known_int;
 pub use cost_model::{CostModel, UNKNOWN_TRIPS, estimate_trips};
 pub use dependence::{BetweenIterations, Dependence, KnownMemory, Subscript};

@@ -4,13 +4,15 @@
 //! Updates count as changes even if they commute: a task may use the old values, and float sums depend on the order.
 //! No task may run before an earlier one that can fail an assertion.
 //!
-//! Two elements of one buffer are distinguished only by constant bounds: a sum with arguments may wrap in a launch.
+//! Two elements of one buffer are distinguished by their colors, and otherwise only by constant bounds: a sum with
+//! arguments may wrap in a launch.
 
 use std::collections::{BTreeSet, HashMap};
 
 use octants_ir::{Body, Effect, FuncId, Function, Program, Task};
 
 use crate::access_sets::{Access, AccessKind, AxisSet, TaskAccess, access_sets};
+use crate::colors::apart;
 use crate::memory_classes::MemoryClasses;
 
 /// Programs with more tasks keep program order: the search is quadratic in their number.
@@ -147,7 +149,8 @@ impl<'a> Touched<'a> {
 /// Accesses to memory that may be the same.
 fn may_conflict(a: &Access, b: &Access) -> bool {
     let reads = (a.kind, b.kind) == (AccessKind::Read, AccessKind::Read);
-    !reads && (a.buffer != b.buffer || a.axes.iter().zip(&b.axes).all(|(x, y)| may_meet(x, y)))
+    let same_elements = || a.axes.iter().zip(&b.axes).all(|(x, y)| may_meet(x, y)) && !apart(&a.colors, &b.colors);
+    !reads && (a.buffer != b.buffer || a.parts & b.parts != 0 && same_elements())
 }
 
 /// An index may be in both sets.
@@ -210,6 +213,36 @@ mod tests {
     fn disjoint_constant_ranges_of_a_buffer_are_independent() {
         let program = program(&[copy("a", 0, 1, 0), copy("b", 0, 1, 8), copy("c", 0, 1, 4)]);
         assert_eq!(task_order(&program, false), [vec![], vec![], vec![0, 1]]);
+    }
+
+    #[test]
+    fn colors_and_parts_of_elements_are_independent() {
+        let task = |name: &str, shift: u32, part: u32| {
+            format!(
+                "  task {name} parallel writes [@0] {{
+    %0: i32 = const 0
+    %1: i32 = param 0
+    %2 = for [%0..%1] parallel {{
+      %3: i32 = loop_index %2, 0
+      %4: i32 = const 2
+      %5: i32 = mul %3, %4
+      %6: i32 = add %5, %1
+      %7: i32 = const {shift}
+      %8: i32 = add %6, %7
+      %9: ref vec2<f32> = buffer_addr @0[%8]
+      %10: i32 = const {part}
+      %11: ref f32 = element_addr %9[%10]
+      %12: f32 = const 1.0
+      store %11, %12
+    }}
+  }}
+"
+            )
+        };
+        let tasks = [task("a", 0, 0), task("b", 1, 0), task("c", 0, 1), task("d", 3, 0), task("e", 2, 1)].concat();
+        let text = format!("program k -> unit {{\n  param n: i32\n  buffer @0 x: vec2<f32>[1] contiguous\n{tasks}}}\n");
+        let program: Program = text.parse().unwrap_or_else(|e| panic!("{e:?}\n{text}"));
+        assert_eq!(task_order(&program, false), [vec![], vec![], vec![], vec![1], vec![2]]);
     }
 
     #[test]

@@ -42,6 +42,35 @@ pub struct Access {
     pub kind: AccessKind,
     /// The indices along each axis of the buffer.
     pub axes: Vec<AccessAxis>,
+    /// Congruences of the indices.
+    pub colors: Vec<AccessColor>,
+    /// The parts of an element.
+    pub parts: Vec<AccessPart>,
+    /// Bytes of an element; zero for a field, whose parts are placed one by one.
+    pub element: u64,
+}
+
+/// A congruence of indices: the sum of each index times its coefficient, and a number of the launch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccessColor {
+    /// One for each axis.
+    pub coefficients: Vec<i64>,
+    /// The modulus, at least 1.
+    pub modulus: i64,
+    /// What the sum is congruent to.
+    pub phase: SlotSum,
+}
+
+/// A part of an element: bytes of the element of an array, or a component of a field, which is identified by the bytes
+/// of its first element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccessPart {
+    /// The argument slot with the address of the memory.
+    pub slot: u32,
+    /// The first byte.
+    pub begin: u64,
+    /// One past the last.
+    pub end: u64,
 }
 
 /// The indices of an axis.
@@ -136,7 +165,7 @@ mod tests {
         let n = |constant, coefficient| SlotSum { constant, terms: vec![(0, ScalarKind::I32, coefficient)] };
         let extent = SlotSum { constant: 0, terms: vec![(1, ScalarKind::I64, 1)] };
         let axis = AccessAxis { extent, range: Some((n(-1, 1), n(0, 2))), step: 3 };
-        Access { buffer: 0, kind: AccessKind::Read, axes: vec![axis] }
+        Access { buffer: 0, kind: AccessKind::Read, axes: vec![axis], colors: vec![], parts: vec![], element: 4 }
     }
 
     fn only(slots: [u64; 2]) -> Indices {

@@ -5,7 +5,7 @@
 //! run in any order and concurrently. The test is conservative: launches reported as conflicting need not touch a
 //! common element.
 
-use crate::access::{Access, AccessKind, Indices, UpdateOp};
+use crate::access::{Access, AccessColor, AccessKind, Indices, UpdateOp};
 
 /// A launch of a task: its access set and the argument slots.
 #[derive(Debug, Clone, Copy)]
@@ -49,17 +49,45 @@ impl Access {
     /// at the same address. Updates count as changes even when they commute.
     pub fn meets(&self, (other, other_slots): (&Access, &[u64]), slots: &[u64]) -> bool {
         let reads = (self.kind, other.kind) == (AccessKind::Read, AccessKind::Read);
+        if reads || !self.shares_parts((other, other_slots), slots) {
+            return false;
+        }
         let same_extents = self.axes.len() == other.axes.len()
             && self.axes.iter().zip(&other.axes).all(|(a, b)| {
                 let extents = (a.extent.value(slots), b.extent.value(other_slots));
                 extents.0.is_some() && extents.0 == extents.1
             });
-        !reads && (!same_extents || self.ranges(slots).zip(other.ranges(other_slots)).all(|(x, y)| x.meets(y)))
+        !same_extents
+            || self.ranges(slots).zip(other.ranges(other_slots)).all(|(x, y)| x.meets(y))
+                && !self.colors.iter().any(|a| other.colors.iter().any(|b| a.is_apart((b, other_slots), slots)))
+    }
+
+    /// Both may touch the same parts of elements.
+    fn shares_parts(&self, (other, other_slots): (&Access, &[u64]), slots: &[u64]) -> bool {
+        self.parts.iter().any(|a| {
+            other.parts.iter().any(|b| {
+                slots.get(a.slot as usize) == other_slots.get(b.slot as usize)
+                    && (self.element != other.element || a.begin < b.end && b.begin < a.end)
+            })
+        })
     }
 
     /// The launch touches no element by this access.
     fn is_empty(&self, slots: &[u64]) -> bool {
         self.ranges(slots).any(|indices| indices.begin >= indices.end)
+    }
+}
+
+impl AccessColor {
+    /// No element has both colors.
+    fn is_apart(&self, (other, other_slots): (&AccessColor, &[u64]), slots: &[u64]) -> bool {
+        let modulus = common_divisor(self.modulus.unsigned_abs(), other.modulus.unsigned_abs()).max(1) as i64;
+        let same = |(a, b): (&i64, &i64)| a.wrapping_sub(*b) % modulus == 0;
+        self.coefficients.iter().zip(&other.coefficients).all(same)
+            && self.phase.value(slots).zip(other.phase.value(other_slots)).is_some_and(|(a, b)| {
+                // The remainders are less than the modulus, so their difference does not overflow.
+                a.rem_euclid(modulus) != b.rem_euclid(modulus)
+            })
     }
 }
 
@@ -97,13 +125,14 @@ fn common_divisor(a: u64, b: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::ScalarKind;
-    use crate::access::{AccessAxis, SlotSum};
+    use crate::access::{AccessAxis, AccessPart, SlotSum};
 
     /// `buffer[begin : end : step]`, both plus the i64 in slot 0, of an axis of 1000.
     fn access(buffer: u32, kind: AccessKind, (begin, end, step): (i64, i64, u64)) -> Access {
         let at = |constant| SlotSum { constant, terms: vec![(0, ScalarKind::I64, 1)] };
         let axis = AccessAxis { extent: SlotSum::constant(1000), range: Some((at(begin), at(end))), step };
-        Access { buffer, kind, axes: vec![axis] }
+        let parts = vec![AccessPart { slot: 1, begin: 0, end: 4 }];
+        Access { buffer, kind, axes: vec![axis], colors: Vec::new(), parts, element: 4 }
     }
 
     fn conflicts(a: &Access, a_slot: u64, b: &Access, b_slot: u64, overlap: Overlap) -> bool {
@@ -159,5 +188,30 @@ mod tests {
         let exchange = of(AccessKind::Update(UpdateOp::Exchange));
         assert!(conflicts(&exchange, 0, &exchange.clone(), 0, Overlap::Same));
         assert!(!conflicts(&of(AccessKind::Read), 0, &of(AccessKind::Read), 0, Overlap::Same));
+    }
+
+    #[test]
+    fn parts_and_colors_tell_elements_apart() {
+        let part = |begin| AccessPart { slot: 1, begin, end: begin + 4 };
+        let color = |slot| AccessColor {
+            coefficients: vec![1],
+            modulus: 2,
+            phase: SlotSum { constant: 0, terms: vec![(slot, ScalarKind::I64, 1)] },
+        };
+        let of = |begin, colors| Access {
+            parts: vec![part(begin)],
+            colors,
+            element: 12,
+            ..access(0, AccessKind::Write, (0, 10, 1))
+        };
+        let meets = |a: &Access, b: &Access, slots: [u64; 2]| a.meets((b, &slots), &[0, 4096]);
+        assert!(meets(&of(0, vec![]), &of(0, vec![]), [0, 4096]));
+        assert!(!meets(&of(0, vec![]), &of(4, vec![]), [0, 4096]));
+        assert!(!meets(&of(0, vec![]), &of(0, vec![]), [0, 8192]));
+        // The element has another size, so its parts are unknown.
+        assert!(meets(&of(0, vec![]), &Access { element: 8, ..of(4, vec![]) }, [0, 4096]));
+        assert!(meets(&of(0, vec![color(0)]), &of(0, vec![color(0)]), [2, 4096]));
+        assert!(!meets(&of(0, vec![color(0)]), &of(0, vec![color(0)]), [3, 4096]));
+        assert!(meets(&of(0, vec![color(0)]), &of(0, vec![]), [3, 4096]));
     }
 }

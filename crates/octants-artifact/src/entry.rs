@@ -6,7 +6,7 @@ use crate::Key;
 /// The magic number of the files of the store.
 const MAGIC: [u8; 8] = *b"octants\n";
 /// The version of the header and of the serialization.
-pub(crate) const FORMAT: u32 = 14;
+pub(crate) const FORMAT: u32 = 15;
 
 // Offsets in the header; all numbers little-endian.
 const FORMAT_AT: usize = 8;

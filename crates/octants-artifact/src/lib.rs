@@ -19,7 +19,7 @@ mod trace;
 mod trace_entries;
 mod trust;
 
-pub use access::{Access, AccessAxis, AccessKind, Indices, SlotSum, UpdateOp};
+pub use access::{Access, AccessAxis, AccessColor, AccessKind, AccessPart, Indices, SlotSum, UpdateOp};
 pub use conflict::{Overlap, TaskLaunch};
 pub use key::{Key, KeyBuilder, key_of_bytes};
 pub use saved_graph::{

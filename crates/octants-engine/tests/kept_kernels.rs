@@ -32,6 +32,7 @@ fn seven(session: &Session) -> u64 {
         overlap_allowed: Default::default(),
         activations: Default::default(),
         packed_fields: Default::default(),
+        keeps_packed: false,
         sources: Default::default(),
         parsing: Default::default(),
     };

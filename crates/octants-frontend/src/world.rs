@@ -424,6 +424,8 @@ pub struct Options {
     pub shared_bytes: u64,
     /// The mode of differentiation, which determines the shadow buffers.
     pub mode: AutodiffMode,
+    /// Accesses to fields of quantized types stay as they are: the caller replaces them.
+    pub keeps_packed: bool,
 }
 
 /// The attribute of an array or field in which a shadow buffer of it is.

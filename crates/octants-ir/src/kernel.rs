@@ -96,7 +96,17 @@ pub struct Buffer {
     pub is_metadata: bool,
 }
 
+/// Set in the base of a component that has no bytes of its own: an element of a quantized type, whose accesses become
+/// accesses of words.
+pub const NO_BYTES: u64 = 1 << 62;
+
 impl Buffer {
+    /// Whether its elements are of a quantized type and still have to be replaced by words. They have no addresses.
+    pub fn is_packed(&self) -> bool {
+        let has_no_bytes = |c: &ComponentLayout| c.place.base & NO_BYTES != 0;
+        matches!(&self.layout, Layout::Dense { components, .. } if components.iter().any(has_no_bytes))
+    }
+
     /// Whether two fields share memory, for example a field and one of its components. For arrays this is unknown
     /// before a launch.
     pub fn shares_memory(&self, other: &Buffer) -> bool {

@@ -108,8 +108,8 @@ pub use copy_code::{Copier, Locals, copy_blocks, renumber};
 pub use expand_matrix_products::expand_matrix_products;
 pub use instruction_table::Effect;
 pub use kernel::{
-    AccessSet, ArgLayout, AutodiffMode, Buffer, ComponentLayout, Function, Kernel, Layout, MemorySpace, Param, Program,
-    ShadowBuffer, Task, TaskKind,
+    AccessSet, ArgLayout, AutodiffMode, Buffer, ComponentLayout, Function, Kernel, Layout, MemorySpace, NO_BYTES,
+    Param, Program, ShadowBuffer, Task, TaskKind,
 };
 pub use launch_count::launch_count;
 pub use matrix_product::{FragmentAxis, FragmentElement, FragmentLayout, FragmentRole, ProductKind, ProductShape};

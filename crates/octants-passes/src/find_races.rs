@@ -61,6 +61,11 @@ pub trait LaunchValues {
         None
     }
 
+    /// The address of a scalar of an element; `None` if unknown.
+    fn locate(&self, _buffer: BufferId, _index: &[i64], _leaf: usize) -> Option<u64> {
+        None
+    }
+
     /// Whether two buffers may be the same memory.
     fn overlap(&self, _: BufferId, _: BufferId) -> bool {
         false
@@ -264,7 +269,7 @@ impl RaceSearch {
     /// All elements that a launch certainly touches, up to a limit. `launch` knows what is in memory.
     pub fn all_touches(&self, launch: &dyn LaunchValues) -> Vec<TouchedElement> {
         let mut run = Run::new(&self.kernel, launch);
-        run.runs_all = true;
+        run.run_all();
         let mut observed = Observed::of_all_touches();
         self.walk_touches(self.kernel.body.root, &mut run, &mut observed);
         let own = observed.all().iter().filter(|seen| seen.buffer.index() < self.own_buffers);
@@ -312,10 +317,14 @@ impl RaceSearch {
                 run.forget_stores(*inner);
                 self.walk_touches(*inner, run, observed);
                 run.forget_stores(*inner);
+                run.lose_stores(*inner);
             }
             Op::If(c, yes, no) => {
                 if let Some(taken) = run.truth(*c) {
                     self.walk_touches(if taken { *yes } else { *no }, run, observed);
+                } else {
+                    run.lose_stores(*yes);
+                    run.lose_stores(*no);
                 }
                 run.forget_stores(*yes);
                 run.forget_stores(*no);
@@ -371,7 +380,7 @@ impl RaceSearch {
     }
 
     fn run_loop(&self, v: ValueId, l: &ForLoop, run: &mut Run<'_>, observed: &mut Observed) {
-        let Some(ranges) = run.ranges(l) else { return };
+        let Some(ranges) = run.ranges(l) else { return run.lose_stores(l.body) };
         if ranges.iter().any(|(begin, end)| begin >= end) {
             return;
         }
@@ -420,6 +429,7 @@ impl RaceSearch {
                 at[axis] = ranges[axis].0;
             }
         }
+        run.lose_stores(l.body);
     }
 }
 

@@ -39,8 +39,12 @@ pub fn privatize_reductions(kernel: &mut Kernel, options: &PassOptions) {
     for v in task_statements(body) {
         let Op::For(l) = &body.inst(v).op else { continue };
         if l.is_parallel() {
-            let is_temporary = |b: BufferId| kernel.buffers[b.index()].space.is_temporary();
-            let updates = foldable_updates(body, v, &functions, &inside, &memory, &is_temporary);
+            // Elements of quantized types are rounded by each update.
+            let is_excluded = |b: BufferId| {
+                let of = &kernel.buffers[b.index()];
+                of.space.is_temporary() || of.is_packed()
+            };
+            let updates = foldable_updates(body, v, &functions, &inside, &memory, &is_excluded);
             if !updates.is_empty() {
                 privatize(body, v, &updates);
             }
@@ -55,7 +59,7 @@ fn foldable_updates(
     functions: &[Effects],
     inside: &dyn Fn(&Body, ValueId) -> bool,
     memory: &dyn Fn(Place) -> Place,
-    is_temporary: &dyn Fn(BufferId) -> bool,
+    is_excluded: &dyn Fn(BufferId) -> bool,
 ) -> Vec<ValueId> {
     let Op::For(l) = &body.inst(root_loop).op else { return Vec::new() };
     // Most loops have no updates. The other conditions concern the whole kernel.
@@ -105,7 +109,7 @@ fn foldable_updates(
     // Shared memory belongs to a block; its addresses are unknown before the loop.
     let private = |p: &Place| match p {
         Place::Local(l) => !shared.contains(l),
-        Place::Buffer(b) => is_temporary(*b),
+        Place::Buffer(b) => is_excluded(*b),
         _ => false,
     };
     let one_op = |vs: &[ValueId]| {

@@ -118,6 +118,10 @@ impl Search<'_> {
         for u in updates {
             let Inst { op: Op::Atomic(_, addr, _), ty, .. } = body.inst(u).clone() else { continue };
             let Place::Buffer(b) = trace_address(body, addr) else { continue };
+            // Elements of quantized types are rounded by each update.
+            if self.buffers[b.index()].is_packed() {
+                continue;
+            }
             if touched.iter().any(|t| self.may_be_same(b.index(), t.index())) || !is_invariant(body, addr, &inside) {
                 continue;
             }

@@ -13,7 +13,7 @@ pub struct RaceWatch {
     pub phase_words: Vec<(BufferId, BufferId, u64)>,
     /// The same for the third words, of buffers that threads of subgroups access.
     pub subgroup_words: Vec<(BufferId, BufferId, u64)>,
-    /// The same for buffers that concurrent groups share.
+    /// The same for buffers that concurrent groups share. A buffer may have several sets of words.
     pub group_words: Vec<(BufferId, BufferId, u64)>,
     /// The parameter, u64, that the epochs of the launch follow.
     pub epoch: u32,

@@ -35,8 +35,8 @@ pub fn request_concurrency(py: Python<'_>, concurrent: Option<bool>) -> PyResult
 }
 
 /// The streams of launches since the last call: number, kernel, lane, and the launches that each waited for, with the
-/// conflicting buffer.
-type Decided = (u64, String, Option<usize>, Vec<(u64, String)>);
+/// conflicting buffer and the elements.
+type Decided = (u64, String, Option<usize>, Vec<(u64, String)>, Vec<String>);
 
 /// The decisions about concurrent launches since the last call, the latest 4,096 of them, and how many rounds the
 /// program has launched as graphs.
@@ -45,5 +45,8 @@ pub fn take_decisions(py: Python<'_>) -> PyResult<(Vec<Decided>, u64)> {
     let program = program::require(py)?;
     let device = program.session.device();
     let decisions = device.take_decisions();
-    Ok((decisions.into_iter().map(|d| (d.number, d.kernel, d.lane, d.depends_on)).collect(), device.replays()))
+    Ok((
+        decisions.into_iter().map(|d| (d.number, d.kernel, d.lane, d.depends_on, d.reasons)).collect(),
+        device.replays(),
+    ))
 }

@@ -7,7 +7,7 @@
 //!
 //! Rounds of launches that a program repeats become graphs with the same order: see `cycle`.
 //!
-//! Reading order: `elements`, `placement`, `cycle`.
+//! Reading order: `elements`, `decisions`, `placement`, `cycle`.
 //!
 //! Any other operation on the default stream runs after all lanes, and later launches run after that operation: the
 //! stream *settles* during its turn (`StreamCore::wait_turn`). Launches that involve the host stay on the default
@@ -15,6 +15,7 @@
 //! host arrays, or use memory that another library may use.
 
 mod cycle;
+mod decisions;
 pub(crate) mod elements;
 mod placement;
 
@@ -22,8 +23,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use cycle::{Expected, Held, History};
+pub use decisions::Decision;
+use decisions::{Conflicts, described};
 use elements::{Elements, Given, given_buffers};
-pub use placement::Decision;
 use placement::State;
 
 use crate::buffer::Buffer;
@@ -159,8 +161,7 @@ impl Lanes {
     fn note_at_home(&self, kernel: &LoadedKernel) {
         let mut state = lock(&self.state);
         let number = state.next_number();
-        let kernel = kernel.name().to_string();
-        state.decide(Decision { number, kernel, lane: None, depends_on: Vec::new() });
+        state.decide(number, (kernel, Arc::default()), None, Conflicts::new());
     }
 
     /// Opens the lanes, after the work that the default stream has queued.
@@ -191,7 +192,7 @@ impl Lanes {
 
     /// The decisions since the last query.
     pub(crate) fn take_decisions(&self) -> Vec<Decision> {
-        lock(&self.state).decisions.drain(..).collect()
+        described(std::mem::take(&mut lock(&self.state).decisions))
     }
 }
 

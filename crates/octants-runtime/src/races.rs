@@ -24,14 +24,16 @@ impl Races {
         *lock(&self.sink) = Some(sink);
     }
 
-    /// Reports races.
+    /// Reports races, those that differ only in elements or iterations as one.
     ///
     /// # Errors
     /// [`ErrorKind::Races`] with all of them, unless they are collected. The sink receives only new ones.
-    pub fn report(&self, found: Vec<Race>) -> Result<()> {
+    pub fn report(&self, mut found: Vec<Race>) -> Result<()> {
         if found.is_empty() {
             return Ok(());
         }
+        let mut known = HashSet::new();
+        found.retain(|race| known.insert(race.without_numbers()));
         let sink = lock(&self.sink).clone();
         let Some(sink) = sink else { return Err(ErrorKind::Races(found).into()) };
         let mut told = lock(&self.told);
@@ -83,6 +85,12 @@ mod tests {
         let error = races.report(vec![race(3)]).expect_err("nobody collects");
         assert_eq!(*error.kind(), ErrorKind::Races(vec![race(3)]));
         assert_eq!(races.report(Vec::new()), Ok(()));
+    }
+
+    #[test]
+    fn an_error_has_each_race_once() {
+        let error = Races::default().report(vec![race(3), race(4)]).expect_err("nobody collects");
+        assert_eq!(*error.kind(), ErrorKind::Races(vec![race(3)]));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use octants_artifact::{Access, AccessAxis, AccessKind, Artifact, ScalarKind, SlotSum, TaskMeta};
+use octants_artifact::{Access, AccessAxis, AccessKind, AccessPart, Artifact, ScalarKind, SlotSum, TaskMeta};
 use octants_driver_recording::{Log, device, device_that, finish};
 use octants_runtime::{Buffer, Device, HostAccess, LoadedKernel, Pointer, Uninterruptible};
 
@@ -18,6 +18,9 @@ fn kernel(device: &Device) -> LoadedKernel {
         buffer,
         kind,
         axes: vec![AccessAxis { extent: SlotSum::constant(100), range, step: 1 }],
+        colors: Vec::new(),
+        parts: vec![AccessPart { slot: buffer, begin: 0, end: 4 }],
+        element: 4,
     };
     let access = vec![
         of(0, AccessKind::Read, None),

@@ -1,18 +1,21 @@
 """NumPy views of device memory that report the host's accesses to race checks.
 
 Accesses through the view itself are reported: indexing, NumPy functions and operators, and methods that read or write
-elements. Arrays that share the view's memory in other ways (`np.asarray(view)`, `memoryview(view)`, DLPack) are plain,
-and their accesses are not seen.
+elements. While there are such views, NumPy's functions that convert to arrays (`np.asarray`) yield views that report
+too. Arrays that share the view's memory in other ways (`memoryview(view)`, arrays of other libraries) are plain, and
+their accesses are not seen.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from octants import _octants
+from octants._program import program_events
 
 _MOST_RANGES = 4096
 """Ranges of addresses that are reported for one access. Of a larger one, the first ranges are."""
@@ -23,11 +26,47 @@ _READING = (
     "__bool__ __contains__ __float__ __int__ __reduce__ __repr__ __str__"
 ).split()
 _WRITING = "byteswap fill itemset partition put resize sort".split()
+_CONVERTING = "array asarray ascontiguousarray asfortranarray from_dlpack".split()
+"""Functions of NumPy that yield a plain array of a view's elements, or of copies of them, without asking the view."""
+
+_replaced: dict[str, Any] = {}
+"""Such functions, if they are replaced by ones that report."""
 
 
 def report_accesses(view: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The same view; with race checks, one whose accesses are reported."""
-    return view.view(HostView) if _octants.checks_host_accesses() else view
+    if not _octants.checks_host_accesses():
+        return view
+    for name in _CONVERTING:
+        if name not in _replaced:
+            _replaced[name] = getattr(np, name)
+            setattr(np, name, _converting(_replaced[name]))
+    return view.view(HostView)
+
+
+def _restore_conversions() -> None:
+    for name, function in _replaced.items():
+        setattr(np, name, function)
+    _replaced.clear()
+
+
+program_events.ended.append(_restore_conversions)
+
+
+def _converting(convert: Callable[..., Any]) -> Callable[..., Any]:
+    """A conversion to an array that reports the accesses of a view, or yields a view that does."""
+
+    @functools.wraps(convert)
+    def converted(*args: Any, **kwargs: Any) -> Any:
+        if not args or not isinstance(args[0], HostView | list | tuple):
+            return convert(*args, **kwargs)
+        made = convert(_plain(args[0]), *args[1:], **kwargs)
+        if isinstance(args[0], HostView) and np.may_share_memory(made, args[0].view(np.ndarray)):
+            return made.view(HostView)
+        _report_values(args[0], False)
+        return made
+
+    return converted
 
 
 def _plain(value: Any) -> Any:

@@ -11,6 +11,8 @@ from octants import _octants
 from octants._profiling.written_files import AnyPath, write_text
 from octants.exceptions import OctantsRuntimeError
 
+_MOST_NAMED = 8
+"""Tasks that a tooltip names."""
 _WIDTH, _MARGIN, _ROW = 1000, 130, 60
 _COLORS = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2", "#9d755d", "#79706e")
 
@@ -145,6 +147,35 @@ class Timeline:
             raise ValueError(f"a timeline can only be saved as .json (Chrome trace) or .svg, not as {name!r}")
         write_text(path, writers[suffix]())
 
+    def beside(self, task: Task) -> list[Task]:
+        """The tasks on other streams that ran at the same time, for a part of it, ordered by start."""
+        during = (other for other in self.tasks if other.lane != task.lane)
+        return [other for other in during if other.begin_ms < task.end_ms and task.begin_ms < other.end_ms]
+
+    def _company(self) -> list[str]:
+        """For each task a text: what it waited for on other streams, and what ran beside it."""
+        tasks, texts = self.tasks, []
+        running: list[Task] = []
+        beside: dict[int, list[str]] = {id(task): [] for task in tasks}
+        for task in tasks:
+            running = [other for other in running if other.end_ms > task.begin_ms]
+            for other in running:
+                if other.lane != task.lane:
+                    beside[id(task)].append(other.name)
+                    beside[id(other)].append(task.name)
+            running.append(task)
+        for task in tasks:
+            found = ""
+            for what, names in (
+                ("waited for", [tasks[n].name for n in task.depends_on]),
+                ("beside", beside[id(task)]),
+            ):
+                if names:
+                    more = ", ..." if len(names) > _MOST_NAMED else ""
+                    found += f"; {what} {', '.join(names[:_MOST_NAMED])}{more}"
+            texts.append(found)
+        return texts
+
     def _edges(self) -> list[tuple[Task, Task]]:
         tasks = self.tasks
         return [(tasks[earlier], later) for later in tasks for earlier in later.depends_on]
@@ -157,7 +188,7 @@ class Timeline:
         for lane, i in lane_of.items():
             events.append({"ph": "M", "pid": 1, "tid": i, "name": "thread_name", "args": {"name": lane}})
             events.append({"ph": "M", "pid": 1, "tid": i, "name": "thread_sort_index", "args": {"sort_index": i}})
-        for task in self.tasks:
+        for task, company in zip(self.tasks, self._company(), strict=True):
             events.append(
                 {
                     "ph": "X",
@@ -167,7 +198,7 @@ class Timeline:
                     "cat": "task",
                     "ts": task.begin_ms * 1e3,
                     "dur": task.ms * 1e3,
-                    "args": {"launch": task.launch},
+                    "args": {"launch": task.launch} | ({"order": company.removeprefix("; ")} if company else {}),
                 }
             )
         for i, (earlier, later) in enumerate(self._edges()):
@@ -191,9 +222,13 @@ class Timeline:
         parts = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="11">']
         for lane in lanes:
             parts.append(f'<text x="4" y="{row[lane] + 38}">{escape(lane)}</text>')
-        for task in tasks:
+        parts.append(
+            '<defs><marker id="end" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+            '<path d="M0,0 L8,4 L0,8 z"/></marker></defs>'
+        )
+        for task, company in zip(tasks, self._company(), strict=True):
             x, y, wide = _MARGIN + task.begin_ms * scale, row[task.lane] + 15, max(1.0, task.ms * scale)
-            title = f"<title>{escape(task.name)}: {task.begin_ms:.3f} to {task.end_ms:.3f} ms</title>"
+            title = f"<title>{escape(task.name)}: {task.begin_ms:.3f} to {task.end_ms:.3f} ms{escape(company)}</title>"
             place = f'x="{x:.1f}" y="{y}" width="{wide:.1f}" height="36"'
             parts.append(f'<rect {place} fill="{color[task.kernel]}" stroke="white">{title}</rect>')
             if wide > 7 * len(task.kernel):
@@ -201,6 +236,8 @@ class Timeline:
         for earlier, later in self._edges():
             x1, y1 = _MARGIN + earlier.end_ms * scale, row[earlier.lane] + 33
             x2, y2 = _MARGIN + later.begin_ms * scale, row[later.lane] + 33
-            parts.append(f'<line x1="{x1:.1f}" y1="{y1}" x2="{x2:.1f}" y2="{y2}" stroke="black"/>')
+            title = f"<title>{escape(later.name)} waited for {escape(earlier.name)}</title>"
+            ends = f'x1="{x1:.1f}" y1="{y1}" x2="{x2:.1f}" y2="{y2}"'
+            parts.append(f'<line {ends} stroke="black" marker-end="url(#end)">{title}</line>')
         parts.append(f'<text x="{_MARGIN}" y="{_ROW * len(lanes) + 20}">0 to {end:.3f} ms</text></svg>')
         return "\n".join(parts)

@@ -10,11 +10,14 @@ Needs a device with real streams: a GPU, or the CPU with `cpu_streams=True`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from octants import _octants
+from octants._profiling.written_files import AnyPath, write_text
+from octants._streams.graph_drawings import drawing
 
 __all__ = ["ConcurrencyReport", "ConcurrentLaunch", "concurrency_report", "concurrent"]
 
@@ -53,7 +56,10 @@ class ConcurrentLaunch:
     """The lane, a stream of the pool, counted from 0; `None` for the default stream."""
     depends_on: tuple[tuple[int, str], ...]
     """The launches that it conflicts with, latest first, each with its own name of the array or field in which they
-    meet."""
+    meet. Launches that one of these waited for are mostly left out."""
+    reasons: tuple[str, ...] = ()
+    """For each of them the elements in which they meet, with the kernel's and the other kernel's access. Empty if
+    unknown."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,36 @@ class ConcurrencyReport:
                 floor = max([depth, *depths.values()])
         return max([floor, *depths.values()], default=0)
 
+    def plot(self, path: AnyPath | None = None) -> str:
+        """Draws the launches as SVG, and returns the text. Columns are lanes. A launch is below all launches that it
+        waited for, so launches beside each other may have run concurrently. Edges have their reasons as tooltips. The
+        critical path is red.
+        """
+        if path is not None and os.path.splitext(os.fspath(path))[1] != ".svg":
+            name = os.path.basename(os.fspath(path))
+            raise ValueError(f"a report can only be drawn as .svg, not as {name!r}")
+        places = {launch.number: i for i, launch in enumerate(self.launches)}
+        steps: list[tuple[str, int, list[int]]] = []
+        reasons: dict[tuple[int, int], str] = {}
+        # The default stream is after all before it, and all later ones after it.
+        barrier: int | None = None
+        for i, launch in enumerate(self.launches):
+            texts = launch.reasons or ("",) * len(launch.depends_on)
+            after = {} if barrier is None else {barrier: "order of the default stream"}
+            for (number, _), text in zip(launch.depends_on, texts, strict=True):
+                if number in places:
+                    after[places[number]] = text
+            if launch.lane is None:
+                after = dict.fromkeys(range(barrier or 0, i), "order of the default stream")
+                barrier = i
+            reasons |= {(earlier, i): text for earlier, text in after.items()}
+            steps.append((launch.kernel, -1 if launch.lane is None else launch.lane, sorted(after)))
+        lanes = {launch.lane for launch in self.launches if launch.lane is not None}
+        text = drawing(steps, None, reasons, {-1: "default stream"} | {lane: f"lane {lane}" for lane in lanes})
+        if path is not None:
+            write_text(path, text)
+        return text
+
     def __str__(self) -> str:
         lines = [
             f"Concurrent launches: {len(self.launches)} on {self.lanes} lanes, critical path {self.depth}; "
@@ -97,6 +133,7 @@ class ConcurrencyReport:
             lane = "default" if launch.lane is None else str(launch.lane)
             waits = ", ".join(f"{number} ({name})" if name else str(number) for number, name in launch.depends_on)
             lines.append(f"{launch.number:>8}  {lane:>7}  {launch.kernel}" + (f", after {waits}" if waits else ""))
+            lines += [f"{'':>21}{reason}" for reason in launch.reasons if reason]
         return "\n".join(lines)
 
 
@@ -107,5 +144,8 @@ def concurrency_report() -> ConcurrencyReport:
         print(qd.concurrency_report())
     """
     decided, replays = _octants.take_decisions()
-    launches = tuple(ConcurrentLaunch(n, kernel, lane, tuple(depends_on)) for n, kernel, lane, depends_on in decided)
+    launches = tuple(
+        ConcurrentLaunch(number, kernel, lane, tuple(depends_on), tuple(reasons))
+        for number, kernel, lane, depends_on, reasons in decided
+    )
     return ConcurrencyReport(launches, replays)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from octants._profiling.timelines import Task
 
@@ -62,12 +62,26 @@ def _reduced(steps: Steps) -> list[list[int]]:
     return out
 
 
-def drawing(steps: Steps, taken: Sequence[float] | None) -> str:
+def _edge(steps: Steps, earlier: int, later: int, reason: str | None) -> str:
+    """The text of an edge."""
+    lanes = steps[earlier][1], steps[later][1]
+    if reason is not None:
+        return f"{steps[later][0]} waits for {steps[earlier][0]}" + (f": {reason}" if reason else "")
+    return f"order of stream {lanes[1]}" if lanes[0] == lanes[1] else "stream {1} waits for stream {0}".format(*lanes)
+
+
+def drawing(
+    steps: Steps,
+    taken: Sequence[float] | None,
+    reasons: Mapping[tuple[int, int], str] | None = None,
+    lane_names: Mapping[int, str] | None = None,
+) -> str:
     """The graph as SVG. Steps on the critical path have a red frame. Edges are blue for stream order, and orange where
-    one stream waits for another.
+    one stream waits for another. `reasons` are those of edges, by the earlier and the later step.
     """
     from html import escape  # imported here to keep `import octants` fast
 
+    reasons, lane_names = reasons or {}, lane_names or {}
     edges, path = _reduced(steps), critical_path(steps, taken)
     rows: list[int] = []
     for depends_on in edges:
@@ -89,15 +103,16 @@ def drawing(steps: Steps, taken: Sequence[float] | None) -> str:
         '<path d="M0,0 L8,4 L0,8 z" fill="context-stroke"/></marker></defs>',
     ]
     for i, lane in enumerate(lanes):
-        parts.append(f'<text x="{_MARGIN + i * (_WIDE + _GAP)}" y="{_MARGIN + 5}">stream {lane}</text>')
+        parts.append(
+            f'<text x="{_MARGIN + i * (_WIDE + _GAP)}" y="{_MARGIN + 5}">{lane_names.get(lane, f"stream {lane}")}</text>'
+        )
     on_path = set(zip(path, path[1:], strict=False))
     for i, depends_on in enumerate(edges):
         for b in depends_on:
             (x1, y1), (x2, y2) = places[b], places[i]
             same = steps[b][1] == steps[i][1]
             color = _OF_PATH if (b, i) in on_path else _OF_STREAM if same else _OF_EVENT
-            lanes_of = steps[b][1], steps[i][1]
-            reason = f"order of stream {lanes_of[1]}" if same else "stream {1} waits for stream {0}".format(*lanes_of)
+            reason = escape(_edge(steps, b, i, reasons.get((b, i))))
             ends = f'x1="{x1 + _WIDE // 2}" y1="{y1 + _HIGH}" x2="{x2 + _WIDE // 2}" y2="{y2}"'
             parts.append(f'<line {ends} stroke="{color}" marker-end="url(#end)"><title>{reason}</title></line>')
     for i, (what, _, _) in enumerate(steps):

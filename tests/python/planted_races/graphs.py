@@ -6,6 +6,36 @@ PROGRAMS = [
     planted(
         "static",
         """
+        # steps that repeat in a capture
+        A = qd.types.ndarray(dtype=qd.f32, ndim=1)
+        a, b = qd.ndarray(qd.f32, 32), qd.ndarray(qd.f32, 32)
+        s = qd.create_stream()
+
+        @qd.kernel
+        def produce(x: A):
+            for i in x:
+                x[i] = i * 1.0  # here
+
+        @qd.kernel
+        def consume(x: A, y: A):
+            for i in x:
+                y[i] += x[i]  # here
+
+        with qd.graph.capture() as step:
+            s.wait(qd.default_stream())
+            for _ in range(4):
+                produce(a)  # launch
+                s.wait(qd.default_stream())  # safe
+                consume(a, b, qd_stream=s)  # launch
+                qd.default_stream().wait(s)  # safe
+            qd.default_stream().wait(s)
+        step.launch()
+        """,
+        cpu_streams=True,
+    ),
+    planted(
+        "static",
+        """
         # branches of a capture
         A = qd.types.ndarray(dtype=qd.f32, ndim=1)
         a, b = qd.ndarray(qd.f32, 32), qd.ndarray(qd.f32, 32)

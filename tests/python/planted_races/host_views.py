@@ -80,6 +80,44 @@ TEXTS = [
     (
         "fill",
         """
+        # plain array over a view
+        plain = np.asarray(view)[2:]
+        fill(x, 5, qd_stream=s)  # launch
+        s.synchronize()  # safe
+        plain[3] = 4  # here
+        """,
+    ),
+    (
+        "fill",
+        """
+        # copy of a view
+        fill(x, 5, qd_stream=s)  # launch
+        s.synchronize()  # safe
+        copied = np.array(view)  # here
+        """,
+    ),
+    (
+        "double",
+        """
+        # array that is exchanged by DLPack
+        exchanged = np.from_dlpack(view)
+        double(x, y, qd_stream=s)  # launch
+        s.synchronize()  # safe
+        exchanged += 1  # here
+        """,
+    ),
+    (
+        "fill",
+        """
+        # list of views
+        fill(x, 5, qd_stream=s)  # launch
+        s.synchronize()  # safe
+        copied = np.array([view[3:5], view[5:7]])  # here
+        """,
+    ),
+    (
+        "fill",
+        """
         # operator on a view
         fill(x, 5, qd_stream=s)  # launch
         x.to_numpy()  # safe

@@ -6,6 +6,23 @@ PROGRAMS = [
     planted(
         "static",
         """
+        # shift of elements that share words
+        x, y = qd.field(qd.types.quant.int(4)), qd.field(qd.types.quant.int(4))
+        for field in (x, y):
+            qd.root.dense(qd.i, 8).quant_array(qd.i, 8, max_num_bits=32).place(field)
+
+        @qd.kernel
+        def shift():
+            for i in range(63):
+                x[i] = x[i + 1]  # racy here
+                y[i] = x[i + 1]  # safe
+
+        shift()
+        """,
+    ),
+    planted(
+        "static",
+        """
         # shift left
         x, y = qd.field(qd.i32, 64), qd.field(qd.i32, 64)
 

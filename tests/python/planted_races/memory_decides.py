@@ -16,6 +16,81 @@ def array(values):
 
 TEXTS = [
     """
+    # loop over the active cells of a pointer level
+    cells = qd.field(qd.i32)
+    qd.root.pointer(qd.i, 16).dense(qd.i, 4).place(cells)
+
+    @qd.kernel
+    def activate(at: qd.i32):
+        for i in range(2):
+            cells[at * i] = 7
+
+    @qd.kernel
+    def collect(x: A):
+        for i in cells:
+            x[i] = cells[i]  # here
+
+    @qd.kernel
+    def mark(x: A, begin: qd.i32, end: qd.i32):
+        for i in range(begin, end):
+            x[i] = 5  # here
+
+    activate(21)
+    qd.sync()
+    collect(a, qd_stream=s1)  # launch
+    mark(a, 4, 21, qd_stream=s2)  # racy launch
+    mark(a, 4, 20, qd_stream=s2)  # safe
+    """,
+    """
+    # loop over active cells while another stream writes one of them
+    cells = qd.field(qd.i32)
+    qd.root.dense(qd.i, 4).bitmasked(qd.i, 16).place(cells)
+
+    @qd.kernel
+    def activate():
+        for i in range(60):
+            if i % 7 == 3:
+                cells[i] = i
+
+    @qd.kernel
+    def shift(by: qd.i32):
+        for i in cells:
+            cells[i] += by  # here
+
+    @qd.kernel
+    def reset(chosen: A):
+        for i in range(1):
+            cells[chosen[i]] = 0  # here
+
+    activate()
+    qd.sync()
+    shift(1, qd_stream=s1)  # launch
+    s2.wait(s1)  # safe
+    reset(array([24]), qd_stream=s2)  # launch
+    """,
+    """
+    # indices that a launch computes itself
+    @qd.kernel
+    def select(x: A, data: A, listed: A, count: A):
+        for _ in range(1):
+            count[0] = 0
+        for i in data:
+            if data[i] == 3:
+                listed[qd.atomic_add(count[0], 1)] = i
+        for i in range(count[0]):
+            x[listed[i]] = 1  # here
+
+    @qd.kernel
+    def mark(x: A, begin: qd.i32, end: qd.i32):
+        for i in range(begin, end):
+            x[i] = 5  # here
+
+    data, listed, count = array(np.arange(64) % 7), array(np.zeros(64)), array([0])
+    select(a, data, listed, count, qd_stream=s1)  # launch
+    mark(a, 11, 18, qd_stream=s2)  # racy launch
+    mark(a, 11, 17, qd_stream=s2)  # safe
+    """,
+    """
     # scatters on two streams
     @qd.kernel
     def scatter(x: A, indices: A, first: qd.i32):

@@ -1,10 +1,13 @@
 """`check_races="full"` finds data-dependent races, with the correct lines, and reports none for race-free programs."""
 
+import importlib.util
 import inspect
+import warnings
 
 import block_shared
 import concurrent_groups
 import data_dependent
+import numpy as np
 import pytest
 import shared_locals
 import synchronized_threads
@@ -59,3 +62,44 @@ def test_races_are_found(program):
 @pytest.mark.parametrize("program", PROGRAMS, ids=NAMES)
 def test_race_free_twins_report_nothing(program):
     assert races_of(program, races=False) == ()
+
+
+def many_blocks(folder, blocks, branches):
+    """A kernel of many blocks, each of which has many accesses to one array."""
+    lines = ["import octants as qd", "A = qd.types.ndarray(qd.i32, ndim=1)", "", "@qd.kernel", "def move(x: A, at: A):"]
+    for block in range(blocks):
+        here = f"x[at[4 * {block} + i]]"
+        lines += [
+            "    with qd.stream_parallel():",
+            "        for i in range(4):",
+            f"            {here} = {here} + {block + 1}",
+        ]
+        for n in range(branches):
+            lines += [f"            if {here} == {-n - 1}:", f"                {here} = {n}"]
+    path = folder / f"blocks_{blocks}_{branches}.py"
+    path.write_text("\n".join(lines) + "\n")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.move, lines
+
+
+@pytest.mark.parametrize(("blocks", "branches"), [(2, 6), (9, 0), (9, 4), (13, 2)])
+def test_blocks_with_any_number_of_accesses_are_compared(tmp_path, blocks, branches):
+    qd.init(arch=qd.cpu, check_races="full")
+    move, lines = many_blocks(tmp_path, blocks, branches)
+    starts = [n + 1 for n, line in enumerate(lines) if "stream_parallel" in line]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="(two|one) qd")
+        at = np.arange(4 * blocks)
+        x = data_dependent.array(np.zeros(4 * blocks))
+        move(x, data_dependent.array(at))
+        assert x.to_numpy().tolist() == [n // 4 + 1 for n in at]
+        for first, second in ((0, blocks - 1), (0, 1), (blocks - 2, blocks - 1)):
+            meeting = at.copy()
+            meeting[4 * second + 2] = 4 * first + 1
+            with pytest.raises(qd.RaceError) as raised:
+                move(data_dependent.array(np.zeros(4 * blocks)), data_dependent.array(meeting))
+            (race,) = raised.value.races
+            assert race.index == (4 * first + 1,)
+            assert {starts[first] + 2, starts[second] + 2} == {race.first.line, race.second.line}

@@ -430,14 +430,14 @@ def test_a_graph_ends_with_its_program():
 
 
 def test_a_drawing_shows_steps_dependencies_and_the_critical_path(tmp_path):
-    x, y = array(1), array(1)
+    x, y, z = array(1), array(1), array(1)
     other = qd.create_stream()
     with qd.graph.capture() as g:
         scale(x, 2.0)
         other.wait(qd.default_stream())
         add(y, x, 1.0, qd_stream=other)
         for _ in range(3):
-            scale(x, 1.0)
+            scale(z, 1.0)
         qd.default_stream().wait(other)
         x.fill(1)
     with pytest.raises(ValueError, match=r"a graph can only be drawn as \.svg, not as 'step\.png'"):

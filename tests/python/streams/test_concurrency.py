@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -203,6 +205,163 @@ def test_disjoint_ranges_of_one_array_run_concurrently() -> None:
     shift(x, y, 5, 15)
     report = qd.concurrency_report()
     assert [len(launch.depends_on) for launch in report.launches] == [0, 0, 2]
+
+
+def test_a_report_gives_reasons_and_draws_them(tmp_path: Path) -> None:
+    qd.init(arch=qd.cpu, cpu_streams=True, concurrency="auto")
+    x, y, z = (qd.ndarray(qd.i64, shape=N) for _ in range(3))
+    qd.sync()
+    qd.concurrency_report()
+    shift(x, y, 0, 10)
+    shift(x, y, 10, 20)
+    shift(y, z, 5, 8)
+    total(z)
+    shift(x, z, 30, 40)
+    report = qd.concurrency_report()
+    assert [launch.reasons for launch in report.launches[:3]] == [(), (), ("reads x[5:8]; shift writes y[0:10]",)]
+    assert "reads x[5:8]; shift writes y[0:10]" in str(report)
+    path = tmp_path / "drawings" / "report.svg"
+    text = report.plot(path)
+    assert path.read_text(encoding="utf-8") == text
+    svg = "{http://www.w3.org/2000/svg}"
+    root = ElementTree.fromstring(text)
+    texts = [element.text or "" for element in root.iter(f"{svg}text")]
+    assert texts.count("shift") == 4
+    assert {"default stream", "lane 0", "lane 1"} <= set(texts)
+    assert texts[-1] == "critical path: 4 of 5 steps"
+    edges = [line.find(f"{svg}title").text for line in root.iter(f"{svg}line")]  # type: ignore[union-attr]
+    assert "shift waits for shift: reads x[5:8]; shift writes y[0:10]" in edges
+    # `total` is after all launches before it, and before the last one.
+    assert sum("order of the default stream" in str(edge) for edge in edges) == 3
+    with pytest.raises(ValueError, match=r"only be drawn as \.svg, not as 'report.png'"):
+        report.plot(tmp_path / "report.png")
+
+
+def conflicts(*launches: Callable[[], Any]) -> list[list[int]]:
+    """For each launch the earlier ones that it conflicts with, by their positions."""
+    qd.sync()
+    qd.concurrency_report()
+    for launch in launches:
+        launch()
+    made = qd.concurrency_report().launches
+    first = made[0].number
+    return [[n - first for n, _ in reversed(launch.depends_on) if n >= first] for launch in made]
+
+
+def test_members_and_components_run_concurrently() -> None:
+    qd.init(arch=qd.cpu, cpu_streams=True, concurrency="auto")
+    particles = qd.types.struct(mass=qd.f32, speed=qd.types.vector(3, qd.f32), age=qd.f32).field(shape=N)
+    array = qd.Vector.ndarray(3, qd.f32, shape=N)
+    Vectors = qd.types.ndarray(dtype=qd.types.vector(3, qd.f32), ndim=1)
+
+    @qd.kernel
+    def grow() -> None:
+        for i in particles:
+            particles[i].mass += 1.0
+
+    @qd.kernel
+    def turn(axis: qd.template()) -> None:
+        for i in particles:
+            particles[i].speed[axis] = 2.0 * i + axis
+
+    @qd.kernel
+    def weigh() -> None:
+        for i in particles:
+            particles[i].age = particles[i].mass
+
+    @qd.kernel
+    def fill(x: Vectors, axis: qd.template()) -> None:
+        for i in x:
+            x[i][axis] = i - axis
+
+    @qd.kernel
+    def fill_by_number(x: Vectors, axis: qd.i32) -> None:
+        for i in x:
+            x[i][axis] += 0.5
+
+    # `weigh` reads what `grow` writes.
+    launches = [grow, lambda: turn(0), lambda: turn(1), weigh, grow, lambda: turn(1)]
+    assert conflicts(*launches) == [[], [], [], [0], [3], [2]]
+    assert particles.mass.to_numpy().tolist() == [2.0] * N
+    assert particles.age.to_numpy().tolist() == [1.0] * N
+    assert particles.speed.to_numpy()[7].tolist() == [14.0, 15.0, 0.0]
+    launches = [
+        lambda: fill(array, 0),
+        lambda: fill(array, 2),
+        lambda: fill_by_number(array, 1),
+        lambda: fill(array, 1),
+    ]
+    assert conflicts(*launches) == [[], [], [0, 1], [2]]
+    assert array.to_numpy()[5].tolist() == [5.0, 4.0, 3.0]
+
+
+@qd.kernel
+def of_color(x: qd.types.ndarray(dtype=qd.i64, ndim=2), color: qd.i32, k: qd.i64):
+    for i, j in x:
+        if (i + j) % 2 == color:
+            x[i, j] = (x[i, j] * k + i) % 1009
+
+
+@qd.kernel
+def of_other_color(x: qd.types.ndarray(dtype=qd.i64, ndim=2), color: qd.i32, k: qd.i64):
+    for i, j in x:
+        if (i - j) & 1 == color:
+            continue
+        x[i, j] = (x[i, j] * k + j) % 1009
+
+
+@qd.kernel
+def every_second(x: qd.types.ndarray(dtype=qd.i64, ndim=2), color: qd.i32, k: qd.i64):
+    for i, j in qd.ndrange(x.shape[0], x.shape[1] // 2):
+        x[i, 2 * j + (i + color) % 2] += k
+
+
+@qd.kernel
+def of_block(x: qd.types.ndarray(dtype=qd.i64, ndim=2), rows: qd.i32, columns: qd.i32, k: qd.i64):
+    for i, j in x:
+        if i % 2 == rows and j % 4 == columns:
+            x[i, j] -= k
+
+
+def test_colors_of_a_stencil_run_concurrently() -> None:
+    qd.init(arch=qd.cpu, cpu_streams=True, concurrency="auto")
+    x = qd.ndarray(qd.i64, shape=(8, 8))
+    assert conflicts(*[lambda c=c: of_color(x, c, 3) for c in (0, 1, 2, 3)]) == [[], [], [0], [1]]
+    launches = [lambda: of_color(x, 0, 3), lambda: every_second(x, 1, 5), lambda: every_second(x, 0, 5)]
+    assert conflicts(*launches) == [[], [], [0]]
+    assert conflicts(*[lambda n=n: of_block(x, n // 4, n % 4, 1) for n in range(8)]) == [[]] * 8
+    assert conflicts(lambda: of_other_color(x, 1, 3), lambda: of_color(x, 0, 3)) == [[], [0]]
+    # If the color is not 0 or 1, no element is skipped.
+    assert conflicts(lambda: of_other_color(x, 7, 3), lambda: of_color(x, 1, 3)) == [[], [0]]
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_colors_and_components_give_the_results_of_the_default_stream(seed: int) -> None:
+    qd.init(arch=qd.cpu, cpu_streams=True, cpu_stream_schedule=f"seed:{seed}", concurrency="auto")
+    pick = random.Random(seed)
+    x = qd.ndarray(qd.i64, shape=(8, 8))
+    wanted = np.zeros((8, 8), np.int64)
+    i, j = np.indices((8, 8))
+    for _ in range(3):
+        of_round, rounds = pick.randrange(1 << 30), pick.randrange(1, 7)
+        for _ in range(rounds):
+            again = random.Random(of_round)
+            for _ in range(8):
+                action, color, k = again.randrange(4), again.randrange(-1, 4), again.randrange(2, 9)
+                if action == 0:
+                    of_color(x, color, k)
+                    chosen, then = (i + j) % 2 == color, (wanted * k + i) % 1009
+                elif action == 1:
+                    of_other_color(x, color, k)
+                    chosen, then = (i - j) & 1 != color, (wanted * k + j) % 1009
+                elif action == 2:
+                    every_second(x, color, k)
+                    chosen, then = (i + j) % 2 == color % 2, wanted + k
+                else:
+                    of_block(x, color % 2, color, k)
+                    chosen, then = (i % 2 == color % 2) & (j % 4 == color), wanted - k
+                wanted = np.where(chosen, then, wanted)
+    np.testing.assert_array_equal(x.to_numpy(), wanted)
 
 
 def test_a_kernel_excluded_from_concurrency_stays_in_order() -> None:

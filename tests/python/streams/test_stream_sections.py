@@ -280,7 +280,7 @@ def test_s13_strides_and_rows_chosen_by_an_argument_do_not_conflict(mode):
         with qd.stream_parallel():
             for i in range(100):
                 x[4 * i + 1] = 2
-                x[6 * i + 3] = 3
+                x[8 * i + 3] = 3
 
     @qd.kernel
     def by_argument(k: qd.i32):

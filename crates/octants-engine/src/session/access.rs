@@ -1,7 +1,8 @@
 //! [`access_of_tasks`]: the access sets of a program's tasks, in the form that artifacts store.
 
+use octants_analysis::access_sets::ALL_PARTS;
 use octants_analysis::{Affine, AxisSet, Term, access_sets};
-use octants_artifact::{Access, AccessAxis, AccessKind, ScalarKind, SlotSum, UpdateOp};
+use octants_artifact::{Access, AccessAxis, AccessColor, AccessKind, AccessPart, ScalarKind, SlotSum, UpdateOp};
 use octants_ir::{ArgLayout, AtomicOp, BufferId, Layout, Program, Scalar};
 
 /// The access sets of each task of a program whose arguments are in these slots.
@@ -24,7 +25,46 @@ struct Slots<'a> {
 impl Slots<'_> {
     fn access(&self, of: &octants_analysis::Access) -> Access {
         let axes = of.axes.iter().enumerate().map(|(i, set)| self.axis(of.buffer, i as u32, set));
-        Access { buffer: of.buffer.0, kind: kind(of.kind), axes: axes.collect() }
+        let color = |color: &octants_analysis::Color| {
+            let (coefficients, phase) = (color.coefficients.clone(), self.sum(&color.phase)?);
+            Some(AccessColor { coefficients, modulus: color.modulus, phase })
+        };
+        let (parts, element) = self.parts(of);
+        let colors = of.colors.iter().filter_map(color).collect();
+        Access { buffer: of.buffer.0, kind: kind(of.kind), axes: axes.collect(), colors, parts, element }
+    }
+
+    /// The parts of an element, and its size.
+    fn parts(&self, of: &octants_analysis::Access) -> (Vec<AccessPart>, u64) {
+        let buffer = &self.program.buffers[of.buffer.index()];
+        let leaves = buffer.elem.leaves();
+        let is_part = |n: usize| of.parts == ALL_PARTS || of.parts >> n & 1 == 1;
+        let bytes = |scalar: &Scalar| u64::from(scalar.bytes());
+        if let Layout::Dense { components, .. } = &buffer.layout {
+            let placed = components.iter().zip(&leaves).enumerate().filter(|(n, _)| is_part(*n));
+            let part = |(_, (component, scalar)): (usize, (&octants_ir::ComponentLayout, &Scalar))| {
+                let (slot, begin) = (self.layout.roots[component.root as usize], component.place.base);
+                AccessPart { slot, begin, end: begin.saturating_add(bytes(scalar)) }
+            };
+            return (placed.map(part).collect(), 0);
+        }
+        let slot = self.layout.buffers[of.buffer.index()].expect("compiler bug: an array without argument slots");
+        let element = leaves.iter().map(bytes).sum();
+        if of.parts == ALL_PARTS {
+            return (vec![AccessPart { slot, begin: 0, end: element }], element);
+        }
+        let mut end = 0;
+        let mut parts: Vec<AccessPart> = Vec::new();
+        for (n, scalar) in leaves.iter().enumerate() {
+            let begin = end;
+            end += bytes(scalar);
+            match parts.last_mut() {
+                _ if !is_part(n) => {}
+                Some(last) if last.end == begin => last.end = end,
+                _ => parts.push(AccessPart { slot, begin, end }),
+            }
+        }
+        (parts, element)
     }
 
     fn axis(&self, buffer: BufferId, axis: u32, set: &AxisSet) -> AccessAxis {

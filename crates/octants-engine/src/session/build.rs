@@ -303,7 +303,13 @@ impl Session {
         shows: bool,
         mut done: impl FnMut(&'static str),
     ) -> Result<(Program, Option<RaceWatch>), Error> {
+        let replaces_packed = |kernel: &mut Kernel, now: bool| {
+            if now && lowered.keeps_packed {
+                lowered.packed_fields.expand(kernel);
+            }
+        };
         let mut kernel = lowered.kernel.clone();
+        replaces_packed(&mut kernel, !watches);
         let mut options = PassOptions {
             check_bounds: self.config().bounds_checked(),
             debug: self.config().debug,
@@ -326,6 +332,7 @@ impl Session {
             if let Err(diagnostic) = restrict_loops(&mut kernel, &lowered.split_arrays) {
                 // Sums to rows of other ranks are recognized while they are atomic.
                 kernel = lowered.kernel.clone();
+                replaces_packed(&mut kernel, !watches);
                 (options.launches_in_order, options.watch) = (false, None);
                 run_pipeline_with(PIPELINE, &mut kernel, &mut options, &mut done);
                 let refused = |_| Error::Refused(diagnostic, lowered.sources.clone());
@@ -333,6 +340,8 @@ impl Session {
             }
             done("restrict_loops");
         }
+        // The instrumented accesses are those of elements.
+        replaces_packed(&mut kernel, watches);
         if shows {
             eprintln!("{kernel}");
         }

@@ -93,7 +93,9 @@ impl Lowering {
         asked.warnings.into_iter().for_each(warn);
         made.map_err(|errors| CompileError::User(errors, self.lowered.sources.clone()))?;
         self.lowered.activations.insert_into(&mut self.lowered.kernel);
-        self.lowered.packed_fields.expand(&mut self.lowered.kernel);
+        if !self.lowered.keeps_packed {
+            self.lowered.packed_fields.expand(&mut self.lowered.kernel);
+        }
         self.store = asked.store;
         self.result_only = matches!(mode, AutodiffMode::Trips | AutodiffMode::Reads);
         if self.result_only || mode == AutodiffMode::Reverse {
@@ -151,6 +153,8 @@ impl Session {
             unrolling_limit: self.config().unrolling_limit,
             graph_max_iterations: self.config().graph_max_iterations,
             mode,
+            // Races are races on elements, not on the words that have several of them.
+            keeps_packed: self.config().checks_races(),
         };
         match octants_frontend::lower(world, kernel, args, &options) {
             Ok(mut lowered) => {

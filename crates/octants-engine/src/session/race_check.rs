@@ -212,6 +212,10 @@ impl LaunchValues for Given<'_> {
         unsafe { read_scalar(scalar, address as *const u8) }
     }
 
+    fn locate(&self, buffer: BufferId, index: &[i64], leaf: usize) -> Option<u64> {
+        self.address_of(buffer, index, leaf)
+    }
+
     fn overlap(&self, a: BufferId, b: BufferId) -> bool {
         let ranges = self.range(a).zip(self.range(b));
         a != b && ranges.is_some_and(|(a, b)| a.start < b.end && b.start < a.end)
@@ -283,7 +287,7 @@ impl Given<'_> {
     fn address_of(&self, buffer: BufferId, index: &[i64], leaf: usize) -> Option<u64> {
         let of = self.buffers.get(buffer.index())?;
         if let Layout::Dense { offset, components, .. } = &of.layout {
-            let component = components.get(leaf)?;
+            let component = components.get(leaf).filter(|_| !of.is_packed())?;
             let root = *self.slots.get(*self.layout.roots.get(component.root as usize)? as usize)?;
             let from_zero = index.iter().zip(offset).map(|(i, first)| u64::try_from(i - first).ok());
             return Some(root + component.place.offset_of(&from_zero.collect::<Option<Vec<_>>>()?));

@@ -46,8 +46,8 @@ enum Between {
     Threads,
     /// Those of a subgroup's threads.
     Lanes,
-    /// Those of concurrent groups.
-    Groups,
+    /// Those of concurrent groups, in one of the sets of words for them.
+    Groups(u32),
 }
 
 /// The argument slots of a watched kernel that describe its shadow words.
@@ -84,7 +84,11 @@ impl RaceSlots {
         let words = watch.words.iter().map(|w| (w, Between::Iterations));
         let in_phases = watch.phase_words.iter().map(|w| (w, Between::Threads));
         let in_subgroups = watch.subgroup_words.iter().map(|w| (w, Between::Lanes));
-        let of_groups = watch.group_words.iter().map(|w| (w, Between::Groups));
+        let mut sets = HashMap::new();
+        let of_groups = watch.group_words.iter().map(|w| {
+            let set = sets.entry(w.0).and_modify(|set| *set += 1).or_insert(0);
+            (w, Between::Groups(*set))
+        });
         RaceSlots {
             notes: slot(watch.notes.index()),
             epoch: layout.params[watch.epoch as usize],

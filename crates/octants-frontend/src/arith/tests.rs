@@ -18,6 +18,7 @@ fn options(default_fp: Scalar, debug: bool) -> Options {
         unrolling_limit: 32,
         graph_max_iterations: 0,
         mode: AutodiffMode::None,
+        keeps_packed: false,
     }
 }
 

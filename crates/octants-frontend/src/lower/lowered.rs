@@ -32,8 +32,10 @@ pub struct Lowered {
     /// The activations to insert once the kernel is differentiated; empty in modes that add no stores to fields.
     pub activations: Activations,
     /// The fields of quantized types. Accesses to them are replaced after differentiation, or during lowering if the
-    /// kernel is not differentiated.
+    /// kernel is not differentiated, unless `keeps_packed`.
     pub packed_fields: PackedFields,
+    /// The accesses to them are still to be replaced.
+    pub keeps_packed: bool,
     /// Files for run-time messages and diagnostics.
     pub sources: Sources,
     /// Time spent reading and parsing source text.

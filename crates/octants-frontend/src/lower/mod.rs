@@ -438,7 +438,7 @@ impl<'w> Lowerer<'w> {
                 Activations::default()
             }
         };
-        if self.options.mode == AutodiffMode::None {
+        if self.options.mode == AutodiffMode::None && !self.options.keeps_packed {
             self.packed_fields.expand(&mut kernel);
         }
         Lowered {
@@ -452,6 +452,7 @@ impl<'w> Lowerer<'w> {
             overlap_allowed: self.overlap_allowed,
             activations,
             packed_fields: self.packed_fields,
+            keeps_packed: self.options.keeps_packed,
             sources: self.sources,
             parsing: self.parsing,
         }

@@ -38,6 +38,7 @@ pub fn default_options() -> Options {
         unrolling_limit: 0,
         graph_max_iterations: 0,
         mode: AutodiffMode::None,
+        keeps_packed: false,
     }
 }
 

@@ -65,7 +65,10 @@ pub fn check_races(kernel: &mut Kernel, options: &mut PassOptions) {
     let in_phases = words_beside(kernel, &watched, &watched.in_phases);
     let in_subgroups = words_beside(kernel, &watched, &watched.in_subgroups);
     let groups = groups_of(&kernel.body, &watched);
-    let words = of_groups.buffers.iter().map(|b| (*b, add_words(kernel, kernel.buffers[b.index()].name.clone())));
+    let words = of_groups.sets.iter().map(|(b, set)| {
+        let name = kernel.buffers[b.index()].name.clone();
+        ((*b, *set), add_words(kernel, name))
+    });
     let between = BetweenGroups {
         words: words.collect(),
         pair: groups.values().max().map_or(1, |most| most + 1),
@@ -101,7 +104,7 @@ pub fn check_races(kernel: &mut Kernel, options: &mut PassOptions) {
     let in_memory = in_phases.iter().filter(|(of, _)| !watched.shared.contains(of));
     let phase_words = in_memory.map(|(of, words)| (*of, *words, scalars(of))).collect();
     let subgroup_words = in_subgroups.iter().map(|(of, words)| (*of, *words, scalars(of))).collect();
-    let group_words = between.words.iter().map(|(of, words)| (*of, *words, scalars(of))).collect();
+    let group_words = between.words.iter().map(|((of, _), words)| (*of, *words, scalars(of))).collect();
     let epochs = between.epochs;
     options.watch =
         Some(RaceWatch { notes, words, phase_words, subgroup_words, group_words, epoch, counted, epochs, repeats });
@@ -213,8 +216,8 @@ fn insert_at_top<T>(body: &mut Body, block: BlockId, f: impl FnOnce(&mut Builder
 /// The watch of memory that concurrent groups share.
 struct BetweenGroups {
     watched: WatchedGroups,
-    /// The shadow words of each buffer.
-    words: BTreeMap<BufferId, BufferId>,
+    /// The shadow words of each buffer and set.
+    words: BTreeMap<(BufferId, u32), BufferId>,
     /// The pair of notes of these races.
     pair: u64,
     /// Epochs of a launch: of the watched loops, then of the regions of groups.
@@ -283,16 +286,18 @@ impl Pass<'_> {
 
     /// Watches an access to memory that concurrent groups share.
     fn watch_groups(&mut self, b: &mut Builder, v: ValueId) {
-        let Some(access) = self.between.watched.accesses.get(&v) else { return };
-        let (words, notes) = (self.between.words[&access.buffer], (self.notes, self.between.pair));
-        let kernel = &mut *self.kernel;
-        let function = self.group_functions.entry((words, *access));
-        let function = *function.or_insert_with(|| access.add_function(kernel, words, notes));
-        let task = self.watched.loops.len() as u64 + 1 + access.region;
-        let epoch = push_epoch(b, notes, self.numbers, task);
-        let shift = b.int(i64::from(watch_functions::EPOCH_SHIFT), Scalar::U64);
-        let epoch = b.binary(BinaryOp::Shl, epoch, shift);
-        push_watch(b, v, function, &[epoch], &self.watched.shapes);
+        let Some(accesses) = self.between.watched.accesses.get(&v) else { return };
+        for access in accesses {
+            let (words, notes) = (self.between.words[&(access.buffer, access.set)], (self.notes, self.between.pair));
+            let kernel = &mut *self.kernel;
+            let function = self.group_functions.entry((words, *access));
+            let function = *function.or_insert_with(|| access.add_function(kernel, words, notes));
+            let task = self.watched.loops.len() as u64 + 1 + access.region;
+            let epoch = push_epoch(b, notes, self.numbers, task);
+            let shift = b.int(i64::from(watch_functions::EPOCH_SHIFT), Scalar::U64);
+            let epoch = b.binary(BinaryOp::Shl, epoch, shift);
+            push_watch(b, v, function, &[epoch], &self.watched.shapes);
+        }
     }
 
     /// Watches accesses in functions that loops call.

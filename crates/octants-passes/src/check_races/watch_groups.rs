@@ -3,9 +3,10 @@
 //!
 //! Such a buffer has a second shadow buffer with one word per scalar. From the highest bit, a word holds: the epoch
 //! (20), whether different values were written (1), bits of a hash of the value written first (9), and one bit for each
-//! site that accessed the scalar (34). Each site knows at compile time which bits conflict with it. The later of two
-//! accesses finds the bit of the earlier one, so a race is found under each schedule. A store has two bits: the second
-//! one is set for a store of the present value before any other, which counts as a read.
+//! site that accessed the scalar (34). With more sites there are several words, each for two parts of the sites, so
+//! that each two sites are compared in some word. Each site knows at compile time which bits conflict with it. The
+//! later of two accesses finds the bit of the earlier one, so a race is found under each schedule. A store has two
+//! bits: the second one is set for a store of the present value before any other, which counts as a read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +18,7 @@ use octants_ir::{
 };
 
 use super::site::{Access, Memory};
-use super::watch_functions::{EPOCH_SHIFT, Words, push_note};
+use super::watch_functions::{EPOCH_SHIFT, NOTED_SITE_MASK, Words, push_note};
 use super::watched_accesses::Line;
 use crate::find_overlaps::find_overlaps;
 use crate::offload::statement_groups;
@@ -28,6 +29,8 @@ const VALUE_SHIFT: u32 = 34;
 const VALUE_MASK: u64 = 0x1ff;
 /// Bits of sites.
 const MOST_BITS: u32 = 34;
+/// Parts of the sites, beyond which sites of one group and kind share their bits.
+const MOST_PARTS: usize = 4;
 
 /// A site of an access in a group: the group, the kind of access, and the position.
 type GroupSite = (LoopGroup, Access, Span);
@@ -37,6 +40,8 @@ type GroupSite = (LoopGroup, Access, Span);
 pub struct GroupAccess {
     pub buffer: BufferId,
     pub access: Access,
+    /// The buffer's words that it is recorded in.
+    pub set: u32,
     /// The region of the group, which numbers the epochs.
     pub region: u64,
     /// The bit of its site.
@@ -56,8 +61,10 @@ pub struct GroupAccess {
 /// The watched accesses of a kernel's groups.
 #[derive(Debug, Default)]
 pub struct WatchedGroups {
-    pub accesses: BTreeMap<ValueId, GroupAccess>,
+    pub accesses: BTreeMap<ValueId, Vec<GroupAccess>>,
     pub buffers: BTreeSet<BufferId>,
+    /// The sets of words of each buffer.
+    pub sets: BTreeSet<(BufferId, u32)>,
     /// How many regions have watched groups.
     pub regions: u64,
     /// Some are sections of a graph.
@@ -123,23 +130,48 @@ fn visit_accesses(body: &Body, v: ValueId, f: &mut impl FnMut(ValueId, (BufferId
 }
 
 impl WatchedGroups {
-    /// Gives each site of a buffer in one region its bits. Many sites share the bits of their group and kind.
+    /// Gives each site of a buffer in one region its bits, in each set of words that compares it with others.
     fn add(&mut self, buffer: BufferId, found: &[(ValueId, GroupSite)], lines: &mut Vec<Line>) {
         let groups: BTreeSet<LoopGroup> = found.iter().map(|(_, (group, ..))| *group).collect();
         if groups.len() < 2 {
             return;
         }
         let mut sites: Vec<GroupSite> = found.iter().map(|(_, site)| *site).collect();
-        sites.sort_by_key(|(group, access, span)| (span.file, span.start, *access, *group));
+        sites.sort_by_key(|(group, access, span)| (*group, span.file, span.start, *access));
         sites.dedup();
-        let bits_of = |sites: &[GroupSite]| sites.iter().map(|(_, access, _)| bits(*access)).sum::<u32>();
-        if bits_of(&sites) > MOST_BITS {
+        if parts_of(&sites).len() > MOST_PARTS {
             let mut known = BTreeSet::new();
             sites.retain(|(group, access, _)| known.insert((*group, *access)));
         }
-        if bits_of(&sites) > MOST_BITS {
+        if bits_of(&sites) <= MOST_BITS {
+            return self.add_set((buffer, 0), sites, found, lines);
+        }
+        let parts = parts_of(&sites);
+        let mut set = 0;
+        for (n, part) in parts.iter().enumerate() {
+            for other in &parts[n + 1..] {
+                let both = [*part, *other].concat();
+                if both.iter().any(|(group, ..)| *group != both[0].0) {
+                    self.add_set((buffer, set), both, found, lines);
+                    set += 1;
+                }
+            }
+        }
+    }
+
+    /// Gives sites their bits in a set of words.
+    fn add_set(
+        &mut self,
+        (buffer, set): (BufferId, u32),
+        mut sites: Vec<GroupSite>,
+        found: &[(ValueId, GroupSite)],
+        lines: &mut Vec<Line>,
+    ) {
+        if lines.len() as u64 + u64::from(bits_of(&sites)) > NOTED_SITE_MASK {
             return;
         }
+        // In source order, so that the lower number is the earlier line.
+        sites.sort_by_key(|(group, access, span)| (span.file, span.start, *access, *group));
         let base = lines.len() as u32;
         let mut first_bits = Vec::new();
         for &(_, access, span) in &sites {
@@ -159,6 +191,7 @@ impl WatchedGroups {
             let access = GroupAccess {
                 buffer,
                 access,
+                set,
                 region: self.regions,
                 bit: first_bits[site],
                 changes: others(Access::Write) | others(Access::Update),
@@ -167,10 +200,27 @@ impl WatchedGroups {
                 writes: mask(None, false, Access::Write),
                 base,
             };
-            self.accesses.insert(inst, access);
+            self.accesses.entry(inst).or_default().push(access);
         }
         self.buffers.insert(buffer);
+        self.sets.insert((buffer, set));
     }
+}
+
+/// Parts of sites, of which any two fit into a word.
+fn parts_of(sites: &[GroupSite]) -> Vec<&[GroupSite]> {
+    let (mut parts, mut begin) = (Vec::new(), 0);
+    for end in 1..=sites.len() {
+        if end == sites.len() || bits_of(&sites[begin..=end]) > MOST_BITS / 2 {
+            parts.push(&sites[begin..end]);
+            begin = end;
+        }
+    }
+    parts
+}
+
+fn bits_of(sites: &[GroupSite]) -> u32 {
+    sites.iter().map(|(_, access, _)| bits(*access)).sum()
 }
 
 /// How many bits a site has.

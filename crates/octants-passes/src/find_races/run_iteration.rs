@@ -4,11 +4,12 @@
 //! If the direction of a branch is unknown and it may leave the iteration, evaluation stops there.
 
 mod contents;
+mod memory;
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use octants_analysis::{Effects, body_effects, function_effects, inst_effects};
+use octants_analysis::{Effects, body_effects, function_effects};
 use octants_ir::{BlockId, Body, BufferId, Const, ForLoop, FuncId, Kernel, Layout, LocalId, Op, Type, ValueId};
 
 use super::flow::Flow;
@@ -17,6 +18,7 @@ use super::shared_locals::SharedLocal;
 use super::value::{Address, Place, Value, map, map_two, token};
 use super::{Doing, LaunchValues};
 use crate::evaluate;
+use memory::Memory;
 
 /// Maximum number of rounds of an inner loop that are run.
 const MOST_ROUNDS: usize = 80;
@@ -48,6 +50,8 @@ pub(super) struct Run<'a> {
     outside: State,
     /// Buffers that the loop writes.
     written: HashSet<BufferId>,
+    /// What was stored to them, if all iterations are run.
+    memory: Option<Memory>,
     /// Locals of the kernel that the iterations of the loop share.
     shared: HashMap<LocalId, SharedLocal>,
     fresh: u64,
@@ -64,7 +68,9 @@ impl<'a> Run<'a> {
         let mut written: HashSet<BufferId> =
             body_effects(&kernel.body, &functions).access.writes.iter().copied().collect();
         let all = (0..kernel.buffers.len() as u32).map(BufferId);
-        let also: Vec<BufferId> = all.filter(|b| written.iter().any(|w| launch.overlap(*w, *b))).collect();
+        let of = |b: BufferId| &kernel.buffers[b.index()];
+        let shares = |w: BufferId, b: BufferId| launch.overlap(w, b) || of(w).shares_memory(of(b));
+        let also: Vec<BufferId> = all.filter(|b| written.iter().any(|w| shares(*w, *b))).collect();
         written.extend(also);
         let mut run = Run {
             kernel,
@@ -73,6 +79,7 @@ impl<'a> Run<'a> {
             frames: Vec::new(),
             outside: Default::default(),
             written,
+            memory: None,
             shared: HashMap::new(),
             fresh: 0,
             steps_left: 0,
@@ -196,7 +203,7 @@ impl<'a> Run<'a> {
     }
 
     pub fn step(&mut self, v: ValueId) -> Flow {
-        let Some(left) = self.steps_left.checked_sub(1) else { return Flow::Ends };
+        let Some(left) = self.steps_left.checked_sub(1) else { return self.ends() };
         self.steps_left = left;
         let body = self.body();
         let value = match &body.inst(v).op {
@@ -211,7 +218,7 @@ impl<'a> Run<'a> {
             Op::For(l) => return self.inner_loop(v, l),
             Op::Loop(inner) => return self.endless(*inner),
             Op::Assert(c, _) if self.truth(*c) == Some(false) => return Flow::Ends,
-            Op::Call(f, args) => match self.call(*f, args, v) {
+            Op::Call(f, args) => match self.call(*f, args) {
                 Ok(value) => value,
                 Err(flow) => return flow,
             },
@@ -220,10 +227,7 @@ impl<'a> Run<'a> {
                 self.store(v, *a, value);
                 return Flow::Next;
             }
-            Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => {
-                self.update(v, *a);
-                self.unknown()
-            }
+            Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => self.update(v, *a),
             Op::Load(a) => self.load(v, *a),
             op => self.compute(v, op),
         };
@@ -240,16 +244,14 @@ impl<'a> Run<'a> {
         for block in [yes, no] {
             body.visit(block, &mut |_, inst| leaves |= inst.op.is_terminator());
             self.forget_stores(block);
+            self.lose_stores(block);
         }
-        if leaves { Flow::Ends } else { Flow::Next }
+        if leaves { self.ends() } else { Flow::Next }
     }
 
     fn inner_loop(&mut self, v: ValueId, l: &ForLoop) -> Flow {
         let Some(ranges) = self.ranges(l) else {
-            self.forget_stores(l.body);
-            let mut returns = false;
-            self.body().visit(l.body, &mut |_, inst| returns |= matches!(inst.op, Op::Return(_)));
-            return if returns { Flow::Ends } else { Flow::Next };
+            return self.leave_unknown(l);
         };
         if ranges.iter().any(|(begin, end)| begin >= end) {
             return Flow::Next;
@@ -274,10 +276,16 @@ impl<'a> Run<'a> {
             }
         }
         // Later rounds may change the locals arbitrarily.
+        self.leave_unknown(l)
+    }
+
+    /// Continues after an inner loop of which some rounds were not run.
+    fn leave_unknown(&mut self, l: &ForLoop) -> Flow {
         self.forget_stores(l.body);
+        self.lose_stores(l.body);
         let mut returns = false;
         self.body().visit(l.body, &mut |_, inst| returns |= matches!(inst.op, Op::Return(_)));
-        if returns { Flow::Ends } else { Flow::Next }
+        if returns { self.ends() } else { Flow::Next }
     }
 
     fn most_rounds(&self) -> usize {
@@ -301,14 +309,12 @@ impl<'a> Run<'a> {
                 flow => return flow,
             }
         }
-        Flow::Ends
+        self.ends()
     }
 
-    fn call(&mut self, f: FuncId, args: &[ValueId], v: ValueId) -> Result<Value, Flow> {
+    fn call(&mut self, f: FuncId, args: &[ValueId]) -> Result<Value, Flow> {
         if self.frames.len() >= DEEPEST {
-            let mut effects = Effects::default();
-            inst_effects(self.body(), &self.body().inst(v).op, &self.functions, &mut effects);
-            return Err(Flow::Ends);
+            return Err(self.ends());
         }
         let args = args.iter().map(|a| self.value(*a)).collect();
         let function = &self.kernel.functions[f.index()];
@@ -343,7 +349,7 @@ impl<'a> Run<'a> {
             }
             Place::Buffer(b, _) => {
                 self.observe(v, &address, Doing::Reads, 0);
-                if self.written.contains(b) { self.unknown() } else { self.contents(v, &address) }
+                if self.written.contains(b) { self.stored(v, &address) } else { self.contents(v, &address) }
             }
             Place::Other => self.unknown(),
         }
@@ -366,19 +372,11 @@ impl<'a> Run<'a> {
                     frame.locals.insert(*l, new);
                 }
             }
-            Place::Buffer(..) => self.observe(v, &address, Doing::Writes, value.token()),
-            Place::Other => {}
-        }
-    }
-
-    fn update(&mut self, v: ValueId, a: ValueId) {
-        let address = self.address(a);
-        self.observe(v, &address, Doing::Updates, 0);
-        if let Place::Local(frame, l) = address.place {
-            let value = self.unknown();
-            if let Some(frame) = self.frames.get_mut(frame) {
-                frame.locals.insert(l, value);
+            Place::Buffer(..) => {
+                self.observe(v, &address, Doing::Writes, value.token());
+                self.remember(v, &address, &value);
             }
+            Place::Other => {}
         }
     }
 

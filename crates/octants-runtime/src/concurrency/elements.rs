@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use octants_artifact::Access;
+use octants_artifact::{Access, AccessKind};
 use smallvec::SmallVec;
 
 use crate::cores::{BufferCore, DeviceCore};
 use crate::kernel::{LoadedKernel, Pointer};
 
-/// Maximum number of pairs of accesses that are compared for two launches. With more, whole buffers are compared.
-const MOST_PAIRS: usize = 64;
+/// Maximum number of pairs of accesses, other than two reads, that are compared for two launches. With more, whole
+/// buffers are compared.
+const MOST_PAIRS: usize = 128;
 /// A buffer that a launch is given.
 pub(crate) type Given = SmallVec<[(Arc<BufferCore>, Pointer); 8]>;
 
@@ -38,22 +39,39 @@ pub(crate) struct Elements<'a> {
     pub(crate) of: Pointer,
 }
 
+/// Two launches touch the same element of a buffer, and one of them changes it: the later one's buffer, if known.
+pub(crate) type Meeting = Option<u32>;
+
 impl Elements<'_> {
-    fn accesses(&self) -> impl Iterator<Item = &Access> + Clone {
+    fn accesses(&self) -> SmallVec<[&Access; 16]> {
         let tasks = self.kernel.meta.tasks.iter().flat_map(|task| &task.access);
-        tasks.filter(|access| Some(access.buffer) == self.of.buffer)
+        tasks.filter(|access| access.parts.iter().any(|part| part.slot == self.of.slot)).collect()
     }
 
     /// Both may touch an element that one of them changes. True if unknown.
     pub(crate) fn meet(&self, other: &Elements<'_>) -> bool {
-        if self.of.buffer.is_none() || other.of.buffer.is_none() || self.address() != other.address() {
-            return true;
+        self.meeting(other).is_some()
+    }
+
+    /// How both may touch an element that one of them changes.
+    pub(crate) fn meeting(&self, later: &Elements<'_>) -> Option<Meeting> {
+        let unknown = Some(later.of.buffer);
+        if self.address() != later.address() {
+            return unknown;
         }
-        if self.accesses().count() * other.accesses().count() > MOST_PAIRS {
-            return true;
+        let (own, others) = (self.accesses(), later.accesses());
+        let is_read = |of: &Access| of.kind == AccessKind::Read;
+        let reads = |of: &[&Access]| of.iter().filter(|a| is_read(a)).count();
+        let pairs = own.len() * others.len() - reads(&own) * reads(&others);
+        // Without access sets, nothing is known.
+        if own.is_empty() || others.is_empty() || pairs > MOST_PAIRS {
+            return unknown;
         }
-        let (a, b) = (self.args, other.args);
-        self.accesses().any(|x| other.accesses().any(|y| x.meets((y, b), a)))
+        let meets = |y: &&&Access| {
+            let changes = !is_read(y);
+            own.iter().any(|x| (changes || !is_read(x)) && x.meets((y, later.args), self.args))
+        };
+        others.iter().find(meets).map(|y| Some(y.buffer))
     }
 
     fn address(&self) -> u64 {

@@ -7,7 +7,8 @@ use smallvec::SmallVec;
 
 use super::LANES;
 use super::cycle::History;
-use super::elements::{Elements, Given};
+use super::decisions::{Conflicts, Decided};
+use super::elements::{Elements, Given, Meeting};
 use crate::caller::Caller;
 use crate::cores::DeviceCore;
 use crate::driver::{Driver, EventHandle, ModuleHandle};
@@ -24,19 +25,6 @@ const MOST_USES: usize = 16;
 /// Decisions that are kept for a report.
 const MOST_DECISIONS: usize = 4096;
 
-/// The lane of a launch, and the reason for it.
-#[derive(Debug, Clone)]
-pub struct Decision {
-    /// Its number among the concurrent launches of the device.
-    pub number: u64,
-    /// The kernel.
-    pub kernel: String,
-    /// The lane; `None` for the default stream.
-    pub lane: Option<usize>,
-    /// The launches that it conflicts with, and the kernel's name of the buffer in which they meet first.
-    pub depends_on: Vec<(u64, String)>,
-}
-
 #[derive(Default)]
 pub(super) struct State {
     pub(super) lanes: Vec<Lane>,
@@ -49,7 +37,7 @@ pub(super) struct State {
     pub(super) opening: Option<EventHandle>,
     pub(super) openings: u64,
     pub(super) idle_events: Vec<EventHandle>,
-    pub(super) decisions: VecDeque<Decision>,
+    pub(super) decisions: VecDeque<Decided>,
     pub(super) history: History,
     /// Rounds that were launched as graphs.
     pub(super) replays: u64,
@@ -73,7 +61,7 @@ struct Placed {
     /// Recorded after it.
     event: EventHandle,
     kernel: LoadedKernel,
-    args: Box<[u64]>,
+    args: Arc<[u64]>,
     seen: Clock,
 }
 
@@ -123,24 +111,25 @@ impl State {
         Ok(())
     }
 
-    /// The launches that a launch conflicts with, each with the pointer argument that causes the conflict, in
-    /// descending order of their numbers.
-    pub(super) fn conflicts(
-        &self,
-        kernel: &LoadedKernel,
-        args: &[u64],
-        given: &Given,
-    ) -> SmallVec<[(u64, Pointer); 8]> {
-        let mut found: SmallVec<[(u64, Pointer); 8]> = SmallVec::new();
+    /// The launches that a launch conflicts with, each with the buffer that causes the conflict, in descending order of
+    /// their numbers. Of a buffer's users, those that a found one is after are not looked at.
+    pub(super) fn conflicts(&self, kernel: &LoadedKernel, args: &[u64], given: &Given) -> Conflicts {
+        let mut found = Conflicts::new();
+        let mut covered: Clock = [0; LANES];
         for (buffer, pointer) in given {
-            for used in self.uses.get(&buffer.id).map_or(&[][..], Vec::as_slice) {
+            for used in self.uses.get(&buffer.id).map_or(&[][..], Vec::as_slice).iter().rev() {
                 let Some(placed) = self.placed(used.launch) else { continue };
-                if !(used.pointer.written || pointer.written) || found.iter().any(|(known, _)| *known == used.launch) {
+                if !(used.pointer.written || pointer.written) || covered[placed.lane] > used.launch {
                     continue;
                 }
                 let elements = Elements { kernel: &placed.kernel, args: &placed.args, of: used.pointer };
-                if used.whole || elements.meet(&Elements { kernel, args, of: *pointer }) {
-                    found.push((used.launch, *pointer));
+                let meeting = match used.whole {
+                    true => Some(pointer.buffer),
+                    false => elements.meeting(&Elements { kernel, args, of: *pointer }),
+                };
+                if let Some(buffer) = meeting {
+                    found.push((used.launch, buffer));
+                    covered.iter_mut().zip(&placed.seen).for_each(|(a, b)| *a = (*a).max(*b));
                 }
             }
         }
@@ -154,7 +143,7 @@ impl State {
         &mut self,
         device: &Arc<DeviceCore>,
         kernel: &LoadedKernel,
-        depends_on: &[(u64, Pointer)],
+        depends_on: &[(u64, Meeting)],
     ) -> Result<usize> {
         let last = |lane: usize| self.lanes[lane].seen[lane];
         let free = |lane: &usize| last(*lane) <= self.first;
@@ -175,7 +164,7 @@ impl State {
     }
 
     /// Makes a lane wait for the last opening, and for launches.
-    pub(super) fn order(&mut self, driver: &dyn Driver, lane: usize, depends_on: &[(u64, Pointer)]) -> Result<()> {
+    pub(super) fn order(&mut self, driver: &dyn Driver, lane: usize, depends_on: &[(u64, Meeting)]) -> Result<()> {
         let mut events: SmallVec<[EventHandle; 8]> = SmallVec::new();
         let mut seen = self.lanes[lane].seen;
         if self.lanes[lane].opening < self.openings {
@@ -214,7 +203,7 @@ impl State {
     /// Records a launch that an event represents.
     pub(super) fn note(
         &mut self,
-        (lane, event, depends_on): (usize, EventHandle, SmallVec<[(u64, Pointer); 8]>),
+        (lane, event, depends_on): (usize, EventHandle, Conflicts),
         (kernel, args): (&LoadedKernel, &[u64]),
         given: &Given,
     ) {
@@ -223,31 +212,38 @@ impl State {
         of_lane.seen[lane] = number + 1;
         of_lane.module = Some(kernel.module);
         let seen = of_lane.seen;
-        self.launches.push_back(Placed { lane, event, kernel: kernel.clone(), args: args.into(), seen });
+        let args: Arc<[u64]> = args.into();
+        self.launches.push_back(Placed { lane, event, kernel: kernel.clone(), args: args.clone(), seen });
         for (buffer, pointer) in given {
             let mut used = Use { launch: number, pointer: *pointer, whole: false };
             let first = self.first;
             let uses = self.uses.entry(buffer.id).or_default();
             uses.retain(|u| u.launch >= first);
             if uses.len() >= MOST_USES {
-                // It replaces the uses of launches that it depends on; other uses are kept.
-                uses.retain(|u| !depends_on.iter().any(|(b, _)| *b == u.launch) || u.launch == number);
+                // It replaces the uses of launches that it is after; other uses are kept.
+                let launches = &self.launches;
+                let lane_of = |u: &Use| launches.get((u.launch - first) as usize).map(|placed| placed.lane);
+                uses.retain(|u| u.launch == number || lane_of(u).is_none_or(|lane| seen[lane] <= u.launch));
                 used.whole = true;
                 used.pointer.written = true;
             }
             uses.push(used);
         }
-        let name =
-            |p: &Pointer| p.buffer.and_then(|e| kernel.meta.buffers.get(e as usize)).cloned().unwrap_or_default();
-        let depends_on = depends_on.iter().map(|(number, p)| (*number, name(p))).collect();
-        self.decide(Decision { number, kernel: kernel.name().to_string(), lane: Some(lane), depends_on });
+        self.decide(number, (kernel, args), Some(lane), depends_on);
     }
 
-    pub(super) fn decide(&mut self, decision: Decision) {
+    /// Keeps a decision for a report.
+    pub(super) fn decide(
+        &mut self,
+        number: u64,
+        (kernel, args): (&LoadedKernel, Arc<[u64]>),
+        lane: Option<usize>,
+        depends_on: Conflicts,
+    ) {
         if self.decisions.len() == MOST_DECISIONS {
             self.decisions.pop_front();
         }
-        self.decisions.push_back(decision);
+        self.decisions.push_back(Decided { number, kernel: kernel.meta.clone(), args, lane, depends_on });
     }
 
     /// The events of the last launch of each lane.

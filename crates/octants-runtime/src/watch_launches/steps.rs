@@ -14,7 +14,9 @@ const MOST_STEPS: usize = 512;
 /// Maximum number of steps of a graph of which all elements are compared.
 const MOST_SEARCHED: usize = 32;
 
-/// The races of steps of a graph that are on different lanes, with no path of waits.
+/// The races of steps of a graph that are on different lanes, with no path of waits. A missing wait is one race, even
+/// if it leaves several steps unordered: of each lane, only the latest step is reported that a wait would also order
+/// the others by.
 pub(super) fn races_of_steps(steps: &[Step]) -> Vec<Race> {
     if steps.len() > MOST_STEPS {
         return Vec::new();
@@ -29,11 +31,15 @@ pub(super) fn races_of_steps(steps: &[Step]) -> Vec<Race> {
             all.extend(depends_on.get(*earlier).into_iter().flatten());
         }
         let work = work_of_step(step);
-        for (n, earlier) in works.iter().enumerate().filter(|(n, _)| !all.contains(n)) {
-            if let (Some(earlier), Some(work)) = (earlier, &work)
+        for n in (0..works.len()).rev() {
+            if let (Some(earlier), Some(work)) = (&works[n], &work)
+                && !all.contains(&n)
                 && steps[n].lane != step.lane
+                && let Some(race) = race_of(earlier, work, search)
             {
-                races.extend(race_of(earlier, work, search));
+                races.push(race);
+                all.insert(n);
+                all.extend(&depends_on[n]);
             }
         }
         depends_on.push(all);

@@ -13,15 +13,14 @@ mod sole_writers;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use octants_ir::insert_code::bodies;
-use octants_ir::{BlockId, Body, Buffer, BufferId, Builder, Const, Kernel, Layout, MemorySpace, Op, Type, ValueId};
+use octants_ir::{
+    BlockId, Body, Buffer, BufferId, Builder, Const, Kernel, Layout, MemorySpace, NO_BYTES, Op, Type, ValueId,
+};
 
 use self::expansion::Expansion;
 use self::sole_writers::sole_writers;
 use super::Lowerer;
 use crate::packed_component::PackedComponent;
-
-/// Added to the number of a bit in a tree's memory, to distinguish it from a byte offset.
-const BASE_OF_BITS: u64 = 1 << 62;
 
 /// The fields of quantized types that a kernel uses.
 #[derive(Debug, Clone, Default)]
@@ -78,7 +77,7 @@ impl Lowerer<'_> {
             for (component, part) in components.iter_mut().zip(&parts) {
                 let bits =
                     part.component.words.place.base.saturating_mul(64) + u64::from(part.component.digits.range.first);
-                component.place.base = BASE_OF_BITS | bits;
+                component.place.base = NO_BYTES | bits;
             }
         }
         self.packed_fields.fields.insert(field, PackedField { element: buffer.elem, parts, first });

@@ -1,0 +1,77 @@
+//! [`Decision`]: the lane of each launch, and the reasons for it, for reports.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use octants_artifact::{Access, AccessKind};
+use smallvec::SmallVec;
+
+use super::elements::Meeting;
+use crate::kernel_meta::KernelMeta;
+
+/// Launches that a launch conflicts with.
+pub(super) type Conflicts = SmallVec<[(u64, Meeting); 8]>;
+
+/// The lane of a launch, and the reason for it.
+#[derive(Debug, Clone)]
+pub struct Decision {
+    /// Its number among the concurrent launches of the device.
+    pub number: u64,
+    /// The kernel.
+    pub kernel: String,
+    /// The lane; `None` for the default stream.
+    pub lane: Option<usize>,
+    /// The launches that it conflicts with, and the kernel's name of the buffer in which they meet first.
+    pub depends_on: Vec<(u64, String)>,
+    /// For each of them the elements in which they meet. Empty if unknown.
+    pub reasons: Vec<String>,
+}
+
+/// A decision without texts: most are never asked for.
+pub(super) struct Decided {
+    pub number: u64,
+    pub kernel: Arc<KernelMeta>,
+    pub args: Arc<[u64]>,
+    pub lane: Option<usize>,
+    pub depends_on: Conflicts,
+}
+
+/// Decisions as texts.
+pub(super) fn described(decided: VecDeque<Decided>) -> Vec<Decision> {
+    let by_number: HashMap<u64, &Decided> = decided.iter().map(|d| (d.number, d)).collect();
+    let describe = |of: &Decided| {
+        let name = |of: Meeting, kernel: &KernelMeta| of.and_then(|b| kernel.buffers.get(b as usize)).cloned();
+        let depends_on = of.depends_on.iter().map(|(n, b)| (*n, name(*b, &of.kernel).unwrap_or_default()));
+        let reason = |(n, meeting): &(u64, Meeting)| by_number.get(n).and_then(|earlier| reason(earlier, of, *meeting));
+        let reasons = of.depends_on.iter().map(|on| reason(on).unwrap_or_default()).collect();
+        let (number, kernel, lane) = (of.number, of.kernel.name.clone(), of.lane);
+        Decision { number, kernel, lane, depends_on: depends_on.collect(), reasons }
+    };
+    decided.iter().map(describe).collect()
+}
+
+/// The elements of a buffer in which two launches meet.
+fn reason(earlier: &Decided, later: &Decided, buffer: Meeting) -> Option<String> {
+    let accesses = |of: &'_ Decided| of.kernel.tasks.iter().flat_map(|t| t.access.clone()).collect::<Vec<_>>();
+    let (first, second) = (accesses(earlier), accesses(later));
+    let mut pairs = second.iter().filter(|y| Some(y.buffer) == buffer).flat_map(|y| first.iter().map(move |x| (x, y)));
+    let (x, y) = pairs.find(|(x, y)| x.meets((y, &later.args), &earlier.args))?;
+    let verb = |of: &Access| match of.kind {
+        AccessKind::Read => "reads",
+        AccessKind::Write => "writes",
+        AccessKind::Update(_) => "updates",
+    };
+    let (here, there) = (elements(y, later), elements(x, earlier));
+    Some(format!("{} {here}; {} {} {there}", verb(y), earlier.kernel.name, verb(x)))
+}
+
+/// The name of a buffer, with the indices of an access.
+fn elements(access: &Access, of: &Decided) -> String {
+    let range = |i: octants_artifact::Indices| match i.step {
+        1 => format!("{}:{}", i.begin, i.end),
+        step => format!("{}:{}:{step}", i.begin, i.end),
+    };
+    let axes: Vec<String> = access.ranges(&of.args).map(range).collect();
+    let name = of.kernel.buffers.get(access.buffer as usize).map_or("", String::as_str);
+    if axes.is_empty() { name.to_owned() } else { format!("{name}[{}]", axes.join(", ")) }
+}
