@@ -145,7 +145,8 @@ def measure(arch: str, n: int) -> dict[str, float]:
     a, b, c = (qd.ndarray(qd.f32, n) for _ in range(3))
     out, small = qd.ndarray(qd.f32, 1), qd.ndarray(qd.f32, 32)
     # Memory of a GPU may be compressed, so equal values would show more than its bandwidth.
-    values = np.random.default_rng(0).random(n, dtype=np.float32)
+    generator = np.random.default_rng(0)
+    values = generator.random(n, dtype=np.float32)
     a.from_numpy(values)
     b.from_numpy(values)
     side = int(n**0.5) // 64 * 64
@@ -154,7 +155,7 @@ def measure(arch: str, n: int) -> dict[str, float]:
     f = qd.field(qd.f32, n)
     f.from_numpy(values)
     integers, integer = qd.ndarray(qd.i32, n), qd.ndarray(qd.i32, 1)
-    integers.from_numpy((values * 100).astype(np.int32))
+    integers.from_numpy(generator.integers(-(1 << 31), 1 << 31, n, dtype=np.int32))
 
     @qd.kernel
     def total_of_field(out: F):
