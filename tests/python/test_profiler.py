@@ -187,6 +187,10 @@ def test_a_timeline_tells_what_ran_beside_a_task(tmp_path):
     qd.init(arch=qd.cpu, cpu_streams=True)
     x, y, z = arrays(3)
     a, b = qd.create_stream(), qd.create_stream()
+    # A GPU may wait for its work before it loads code.
+    turn(x, 1, qd_stream=a)
+    short(y, qd_stream=b)
+    qd.sync()
     with qd.profiler.timeline({"a": a, "b": b}) as t:
         turn(x, 20_000_000, qd_stream=a)
         short(y, qd_stream=b)

@@ -100,6 +100,7 @@ def test_blocks_with_any_number_of_accesses_are_compared(tmp_path, blocks, branc
             meeting[4 * second + 2] = 4 * first + 1
             with pytest.raises(qd.RaceError) as raised:
                 move(data_dependent.array(np.zeros(4 * blocks)), data_dependent.array(meeting))
+                qd.sync()
             (race,) = raised.value.races
             assert race.index == (4 * first + 1,)
             assert {starts[first] + 2, starts[second] + 2} == {race.first.line, race.second.line}
