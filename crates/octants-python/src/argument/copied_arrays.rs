@@ -1,5 +1,5 @@
-//! Array arguments that a launch copies: arrays of vectors or matrices with noncontiguous components, and arrays of other
-//! libraries on the GPU that the device cannot use.
+//! Array arguments that a launch copies: arrays of vectors or matrices with noncontiguous components, and arrays of
+//! other libraries on the GPU that the device cannot use.
 
 use octants_engine::runtime::{Stream, nesting};
 use pyo3::exceptions::PyValueError;
