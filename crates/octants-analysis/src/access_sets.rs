@@ -5,7 +5,7 @@
 //! branch is not taken, or a loop ends early). If a bound of a range is outside its axis in a launch, or the begin is
 //! after the end, the range means the whole axis, because the program's arithmetic may have wrapped.
 //!
-//! Colors tell elements of a box apart ([`crate::colors`]). Parts of an element are told apart as well.
+//! Colors distinguish elements of a box ([`crate::colors`]); parts of an element are distinguished, too.
 //!
 //! For functions that a task calls, the sets contain whole buffers.
 

@@ -103,9 +103,8 @@ def drawing(
         '<path d="M0,0 L8,4 L0,8 z" fill="context-stroke"/></marker></defs>',
     ]
     for i, lane in enumerate(lanes):
-        parts.append(
-            f'<text x="{_MARGIN + i * (_WIDE + _GAP)}" y="{_MARGIN + 5}">{lane_names.get(lane, f"stream {lane}")}</text>'
-        )
+        name = lane_names.get(lane, f"stream {lane}")
+        parts.append(f'<text x="{_MARGIN + i * (_WIDE + _GAP)}" y="{_MARGIN + 5}">{name}</text>')
     on_path = set(zip(path, path[1:], strict=False))
     for i, depends_on in enumerate(edges):
         for b in depends_on:

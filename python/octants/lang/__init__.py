@@ -12,6 +12,25 @@ from typing import Any
 
 from octants.lang._public_names import public_names_of
 
+__all__ = [
+    "_fast_caching",
+    "_template_mapper",
+    "_tile",
+    "exception",
+    "field",
+    "impl",
+    "kernel_impl",
+    "matrix",
+    "mesh",
+    "misc",
+    "ops",
+    "simt",
+    "snode",
+    "stream",
+    "struct",
+    "util",
+]
+
 _ALIASES = {
     "_ndarray": "octants._arrays.ndarrays",
     "_perf_dispatch": "octants._language.performance_dispatch",
@@ -28,22 +47,7 @@ _ALIASES = {
     },
     "util": "octants.lang.type_names",
 }
-_MODULES = {
-    "_fast_caching",
-    "_template_mapper",
-    "_tile",
-    "exception",
-    "field",
-    "impl",
-    "kernel_impl",
-    "matrix",
-    "mesh",
-    "ops",
-    "snode",
-    "stream",
-    "struct",
-    *(name for name in _ALIASES if "." not in name),
-}
+_MODULES = {*__all__, *(name for name in _ALIASES if "." not in name)}
 
 
 class _AliasFinder:
@@ -73,23 +77,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_MODULES})
-
-
-__all__ = [
-    "_fast_caching",
-    "_template_mapper",
-    "_tile",
-    "exception",
-    "field",
-    "impl",
-    "kernel_impl",
-    "matrix",
-    "mesh",
-    "misc",
-    "ops",
-    "simt",
-    "snode",
-    "stream",
-    "struct",
-    "util",
-]
