@@ -9,6 +9,7 @@ import concurrent_groups
 import data_dependent
 import numpy as np
 import pytest
+import quantized_words
 import shared_locals
 import synchronized_threads
 
@@ -16,6 +17,7 @@ import octants as qd
 
 PROGRAMS = [
     *data_dependent.PROGRAMS,
+    *quantized_words.PROGRAMS,
     *block_shared.PROGRAMS,
     *shared_locals.PROGRAMS,
     *concurrent_groups.PROGRAMS,

@@ -170,6 +170,8 @@ def test_repeated_launch_sequences_become_graphs() -> None:
 def test_a_synchronous_device_infers_no_concurrency() -> None:
     qd.init(arch=qd.cpu, concurrency="auto")
     run(0)
+    # A stream without a handle is not a real one. Other devices than the CPU have real streams.
+    assert bool(qd.concurrency_report().launches) == bool(qd.create_stream().handle)
 
 
 def independent(launch: Callable[[Any, Any, int], None]) -> qd.ConcurrencyReport:
