@@ -225,6 +225,10 @@ class CapturedGraph:
     def noted_steps(self) -> int:
         """The number of steps recorded so far, by all threads."""
 
+    def owns(self, buffer: Buffer) -> bool:
+        """Whether memory was allocated in the capture."""
+    def saves_counters(self) -> bool:
+        """Whether the graph saves counters of loops for its gradient."""
     def launch_gradient(self, call: int, order: GradientOrder) -> None:
         """Records the gradient of a call in this thread's capture, ordered with those of a gradient order."""
 

@@ -5,12 +5,13 @@
 //! (`known_results`), because on a GPU each count requires a wait. If a parallel loop has more iterations than the
 //! store has lanes, each lane runs several iterations in sequence. If memory is short, there are fewer lanes.
 
+use std::sync::Arc;
+
 use octants_artifact::StoreOfGradient;
 use octants_autodiff::{STORE_PARAMS, StoreArguments};
 use octants_ir::ArgLayout;
-use octants_runtime::{Buffer, Results};
+use octants_runtime::{Buffer, CountedStore, Device, DeviceError, ErrorKind, LoadedKernel, Result, Results};
 
-use crate::error::Error;
 use crate::session::Executable;
 
 /// Words of 32 and of 64 bits.
@@ -112,8 +113,8 @@ impl GradientStore {
         counted: Counted,
         lanes: Lanes,
         slots: &mut [u64],
-        allocate: impl Fn(u64) -> Result<Buffer, Error>,
-    ) -> Result<Vec<Buffer>, Error> {
+        allocate: impl Fn(u64) -> Result<Buffer>,
+    ) -> Result<Vec<Buffer>> {
         let mut count = lanes.count(counted.iterations);
         let (of_lane, of_root) = (bytes_of(counted.lane), bytes_of(counted.root));
         let least = of_root.saturating_add(of_lane);
@@ -132,33 +133,30 @@ impl GradientStore {
                     self.set_arguments(&counted, count, lanes.neighbors, &buffers, slots)?;
                     return Ok(buffers.into_iter().flatten().collect());
                 }
-                Err(Error::OutOfMemory { .. }) if count > 1 => count = count.div_ceil(2),
-                Err(Error::OutOfMemory { message }) => {
-                    return Err(self.too_large(least, lanes.most_bytes, Some(message)));
-                }
-                Err(e) => return Err(e),
+                Err(error) if !matches!(error.kind(), ErrorKind::OutOfMemory { .. }) => return Err(error),
+                Err(_) if count > 1 => count = count.div_ceil(2),
+                Err(error) => return Err(self.too_large(least, lanes.most_bytes, Some(error.to_string()))),
             }
         }
     }
 
-    fn too_large(&self, bytes: u64, most: u64, cause: Option<String>) -> Error {
+    fn too_large(&self, bytes: u64, most: u64, cause: Option<String>) -> DeviceError {
         let limit = cause.unwrap_or_else(|| format!("the option `ad_store_bytes` allows {most}"));
-        Error::OutOfMemory {
-            message: format!(
-                "the gradient of kernel `{}` needs {bytes} bytes per thread to store {}: {limit}. Split the loop \
-                 into several kernel calls, or carry less from one iteration to the next",
-                self.count.name().trim_end_matches("_grad_count"),
-                self.kept,
-            ),
-        }
+        let message = format!(
+            "the gradient of kernel `{}` needs {bytes} bytes per thread to store {}: {limit}. Split the loop into \
+             several kernel calls, or carry less from one iteration to the next",
+            self.count.name().trim_end_matches("_grad_count"),
+            self.kept,
+        );
+        ErrorKind::StoreTooLarge { message }.into()
     }
 
     fn allocate(
         &self,
         counted: &Counted,
         lanes: u64,
-        allocate: &impl Fn(u64) -> Result<Buffer, Error>,
-    ) -> Result<[Option<Buffer>; 2], Error> {
+        allocate: &impl Fn(u64) -> Result<Buffer>,
+    ) -> Result<[Option<Buffer>; 2]> {
         let mut out = [None, None];
         for class in 0..2 {
             let words = counted.root[class].saturating_add(counted.lane[class].saturating_mul(lanes));
@@ -176,7 +174,7 @@ impl GradientStore {
         neighbors: bool,
         buffers: &[Option<Buffer>; 2],
         slots: &mut [u64],
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         for (class, buffer) in buffers.iter().enumerate() {
             let slot = self.buffers[class] as usize;
             slots[slot] = 0;
@@ -192,6 +190,23 @@ impl GradientStore {
             slots[slot as usize] = value;
         }
         Ok(())
+    }
+}
+
+/// The store of a captured launch: each run of the launch allocates another.
+pub(crate) struct StoreOfEachRun {
+    pub store: Arc<GradientStore>,
+    pub lanes: Lanes,
+    pub device: Device,
+}
+
+impl CountedStore for StoreOfEachRun {
+    fn count(&self) -> &LoadedKernel {
+        self.store.count.kernel()
+    }
+
+    fn allocate(&self, counted: &Results, args: &mut [u64]) -> Result<Vec<Buffer>> {
+        self.store.make(Counted::of(counted), self.lanes, args, |bytes| self.device.allocate_unset(bytes))
     }
 }
 

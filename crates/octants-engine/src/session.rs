@@ -283,7 +283,9 @@ impl Drop for Session {
 impl From<DeviceError> for Error {
     fn from(e: DeviceError) -> Error {
         match e.kind() {
-            ErrorKind::OutOfMemory { .. } => Error::OutOfMemory { message: e.to_string() },
+            ErrorKind::OutOfMemory { .. } | ErrorKind::StoreTooLarge { .. } => {
+                Error::OutOfMemory { message: e.to_string() }
+            }
             ErrorKind::Assertion(_) => Error::Assertion(e.to_string()),
             ErrorKind::Races(races) => Error::Races(races.clone(), e.to_string()),
             _ => Error::Device(e.to_string()),

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use octants_engine::artifact::SavedMemory;
 use octants_engine::ir::AutodiffMode;
-use octants_engine::runtime::{self, MovedPart, nesting};
+use octants_engine::runtime::{self, CounterSnapshot, ExchangedCounters, MovedPart, nesting};
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -36,6 +36,8 @@ struct Call {
     step: usize,
     /// Objects that its launch keeps alive, besides the arguments.
     held: Vec<Py<PyAny>>,
+    /// The counters of its loops before the launch, for its gradient.
+    counters: Arc<CounterSnapshot>,
 }
 
 /// The calls that a thread has recorded since its capture began.
@@ -43,6 +45,8 @@ struct Call {
 struct Notes {
     calls: Vec<Call>,
     held: Vec<Py<PyAny>>,
+    /// The counters that the next launch changes.
+    counters: Option<CounterSnapshot>,
 }
 
 thread_local! {
@@ -66,10 +70,21 @@ pub fn noting<'py>(
             let mut held = std::mem::take(&mut notes.held);
             held.append(&mut members);
             let args = args.iter().map(|a| a.clone().unbind()).collect();
-            notes.calls.push(Call { kernel: kernel.clone().unbind(), args, stream: stream.cloned(), mode, step, held });
+            let counters = Arc::new(notes.counters.take().unwrap_or_default());
+            let (kernel, stream) = (kernel.clone().unbind(), stream.cloned());
+            notes.calls.push(Call { kernel, args, stream, mode, step, held, counters });
         }
     });
     Ok(result)
+}
+
+/// Keeps the counters of the launch that this thread is about to record.
+pub fn note_counters(counters: CounterSnapshot) {
+    NOTES.with_borrow_mut(|notes| {
+        if let Some(notes) = notes {
+            notes.counters = Some(counters);
+        }
+    });
 }
 
 /// Keeps a launch's objects alive if this thread is capturing.
@@ -268,17 +283,27 @@ impl CapturedGraph {
         self.capture.noted_steps()
     }
 
+    /// Whether memory was allocated in the capture.
+    fn owns(&self, py: Python<'_>, buffer: &Buffer) -> PyResult<bool> {
+        Ok(self.graph(py)?.owns(buffer.memory()))
+    }
+
+    /// Whether it saves counters of loops for its gradient.
+    fn saves_counters(&self) -> bool {
+        lock(&self.calls).iter().any(|call| !call.counters.is_empty())
+    }
+
     /// Records the gradient of a call if this thread is capturing, in its place within a gradient order.
     fn launch_gradient(&self, py: Python<'_>, call: usize, order: &Bound<'_, GradientOrder>) -> PyResult<()> {
         let known = {
             let calls = lock(&self.calls);
             let clone = |c: &Call| {
                 let args: Vec<_> = c.args.iter().map(|a| a.clone_ref(py)).collect();
-                (c.kernel.clone_ref(py), args, c.stream.clone(), c.mode)
+                (c.kernel.clone_ref(py), args, c.stream.clone(), c.mode, c.counters.clone())
             };
             calls.get(call).map(clone)
         };
-        let Some((kernel, args, stream, mode)) = known else {
+        let Some((kernel, args, stream, mode, counters)) = known else {
             return Err(PyValueError::new_err("no such call was captured"));
         };
         if mode != AutodiffMode::None {
@@ -287,7 +312,13 @@ impl CapturedGraph {
         }
         let args: Vec<_> = args.into_iter().map(|a| a.into_bound(py)).collect();
         let _here = OnDevice::of(self.program.serial);
-        Kernel::run_gradient(kernel.bind(py), &args, stream, order.get().0.clone())
+        Kernel::run_gradient(kernel.bind(py), &args, stream, (order.get().0.clone(), counters.clone()))?;
+        NOTES.with_borrow_mut(|notes| {
+            if let Some(call) = notes.as_mut().and_then(|notes| notes.calls.last_mut()) {
+                call.counters = counters;
+            }
+        });
+        Ok(())
     }
 
     /// Kernel, parameters, arguments and step index of each recorded call.
@@ -312,9 +343,20 @@ impl CapturedGraph {
         let mut known = lock(&self.calls);
         let places: Option<Vec<usize>> = calls.iter().map(|(call, _)| Some(known.get(*call)?.step)).collect();
         let places = places.ok_or_else(|| PyValueError::new_err("no such call was captured"))?;
-        let same = graph.exchange(&places, &again).map_err(|e| raised(py, e))?;
-        for (((call, _), step), new) in calls.iter().zip(places).zip(&mut made) {
+        let exchanged = |((call, _), new): (&(usize, _), &Call)| match &known[*call] {
+            Call { mode: AutodiffMode::None, counters, .. } => {
+                ExchangedCounters::Saved { before: counters.clone(), now: new.counters.clone() }
+            }
+            gradient => ExchangedCounters::Restored(gradient.counters.clone()),
+        };
+        let mut counters: Vec<_> = calls.iter().zip(&made).map(exchanged).collect();
+        let same = graph.exchange(&places, &again, &mut counters).map_err(|e| raised(py, e))?;
+        for ((((call, _), step), new), counters) in calls.iter().zip(places).zip(&mut made).zip(counters) {
             new.step = step;
+            new.counters = match counters {
+                ExchangedCounters::Saved { now, .. } => now,
+                ExchangedCounters::Restored(counters) => counters,
+            };
             std::mem::swap(&mut known[*call], new);
         }
         drop(known);

@@ -21,6 +21,7 @@ use crate::nesting::{self, capture_refusal};
 use crate::pattern::Pattern;
 use crate::report::lock;
 use crate::stage_arguments::HostArray;
+use crate::stream::Results;
 
 /// Size in bytes of the source pattern of a fill on devices without a fill call.
 const KEPT_OF_FILL: u64 = 64 << 10;
@@ -96,6 +97,20 @@ pub(crate) struct CapturedLaunch {
     pub(crate) buffers: Box<[(Buffer, bool)]>,
     /// It uses memory of the host that is not among `arrays`.
     pub(crate) foreign: bool,
+    /// Memory that is allocated for each run of the launch.
+    pub(crate) store: Option<Arc<dyn CountedStore>>,
+}
+
+/// Memory of one run of a launch, of a size that depends on the contents of memory.
+pub trait CountedStore: Send + Sync {
+    /// The kernel that computes the size. It has the arguments of the launch.
+    fn count(&self) -> &LoadedKernel;
+
+    /// Allocates memory of the size that `count` returned, and sets the arguments that refer to it.
+    ///
+    /// # Errors
+    /// That there is too little memory.
+    fn allocate(&self, counted: &Results, args: &mut [u64]) -> Result<Vec<Buffer>>;
 }
 
 /// A recording of launches, by all participating threads.
@@ -216,6 +231,14 @@ impl Capture {
         current().map_or(Ok(()), |capture| capture.note_new(buffer))
     }
 
+    /// Makes memory whose contents do not outlive a launch the graph's own if this thread captures.
+    pub(crate) fn note_own_here(buffer: &Buffer) -> Result<()> {
+        if let Some(capture) = current() {
+            capture.noted()?.own.push((buffer.clone(), false));
+        }
+        Ok(())
+    }
+
     /// Takes the recorded work. Threads that still take part are refused from now on.
     pub(crate) fn end(&self) -> RecordedWork {
         std::mem::replace(&mut *lock(&self.open), RecordedWork { ended: true, ..RecordedWork::default() })
@@ -246,6 +269,7 @@ impl Capture {
         stream: &Arc<StreamCore>,
         kernel: &LoadedKernel,
         (args, arrays): (&[u64], &[HostArray]),
+        store: Option<Arc<dyn CountedStore>>,
     ) -> Result<()> {
         self.check(&stream.device, "stream")?;
         self.check(&kernel.core, "kernel")?;
@@ -281,6 +305,7 @@ impl Capture {
             arrays: arrays.into(),
             buffers: buffers.into(),
             foreign,
+            store,
         };
         let step = self.noted()?.add(stream, Work::Launch(Arc::new(launch)), SITE.take());
         LAST_STEP.set(Some(step));

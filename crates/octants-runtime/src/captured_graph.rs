@@ -14,6 +14,7 @@ use crate::buffer::Buffer;
 use crate::caller::Caller;
 use crate::capture::{Capture, CapturedLaunch, RecordedWork, Step, Work};
 use crate::cores::{DeviceCore, StreamCore};
+use crate::counter_snapshot::{CounterSnapshot, ExchangedCounters};
 use crate::driver::{Contents, DevicePtr, EventHandle, GraphHandle};
 use crate::error::{ErrorKind, Result};
 use crate::sections::{Section, decides};
@@ -102,7 +103,11 @@ impl CapturedLaunch {
                 |s: &Section| matches!(s, Section::Checkpoint(..)) || s.parts().iter().any(|part| needs_host(part));
             sections.iter().any(asks)
         }
-        !self.arrays.is_empty() || self.foreign || kernel.spilled_at.is_some() || needs_host(&kernel.sections)
+        !self.arrays.is_empty()
+            || self.foreign
+            || self.store.is_some()
+            || kernel.spilled_at.is_some()
+            || needs_host(&kernel.sections)
     }
 
     /// Whether the host may have to evaluate a condition.
@@ -120,6 +125,10 @@ impl Work {
             Work::Copy { to, from, .. } => vec![(to, true), (from, false)],
             Work::Foreign(_) => Vec::new(),
         }
+    }
+
+    fn copies_to(&self, buffer: &Buffer) -> bool {
+        matches!(self, Work::Copy { to, .. } if to.number() == buffer.number())
     }
 
     /// Whether it separates native graphs.
@@ -162,17 +171,26 @@ impl CapturedGraph {
     }
 
     /// Exchanges launches for those that another capture has noted, in order, for launches of the graph from now on.
-    /// True for each step with the same code, so that only its arguments differ.
-    pub fn exchange(&self, steps: &[usize], by: &Capture) -> Result<Vec<bool>> {
+    /// True for each step with the same code, so that only its arguments differ. `counters` has the loop counters of
+    /// each launch.
+    pub fn exchange(&self, steps: &[usize], by: &Capture, counters: &mut [ExchangedCounters]) -> Result<Vec<bool>> {
         let mut noted = by.end();
+        let is_launch = |step: &Step| matches!(step.work, Work::Launch(_));
+        // The others save counters.
+        noted.steps.retain(is_launch);
         let mut guard = self.lock();
         let plan = &mut *guard;
         let bug = |what: &str| Err(ErrorKind::CompilerBug(format!("a step cannot be updated {what}")).into());
-        if noted.steps.len() != steps.len() || !noted.steps.iter().all(|s| matches!(s.work, Work::Launch(_))) {
+        if noted.steps.len() != steps.len() {
             return bug("with something that is not a launch");
         }
-        if !steps.iter().all(|s| matches!(plan.steps.get(*s), Some(Step { work: Work::Launch(_), .. }))) {
+        if !steps.iter().all(|s| plan.steps.get(*s).is_some_and(is_launch)) {
             return bug("that is not a launch");
+        }
+        for ((place, new), counters) in steps.iter().zip(&noted.steps).zip(&*counters) {
+            if let ExchangedCounters::Restored(restored) = counters {
+                restored.check_same(&plan.steps[*place].work, &new.work)?;
+            }
         }
         plan.own.append(&mut noted.own);
         for handle in noted.awaited_handles {
@@ -180,8 +198,19 @@ impl CapturedGraph {
                 plan.awaited_handles.push(handle);
             }
         }
+        for counters in counters {
+            if let ExchangedCounters::Saved { before, now } = counters {
+                plan.save_others(before, now)?;
+            }
+        }
         let same = |(place, new): (&usize, Step)| plan.exchange(*place, new.work);
         Ok(steps.iter().zip(noted.steps).map(same).collect())
+    }
+
+    /// Whether memory belongs to the graph.
+    pub fn owns(&self, buffer: &Buffer) -> bool {
+        let plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
+        plan.own.iter().any(|(own, _)| own.number() == buffer.number())
     }
 
     /// Number of steps.
@@ -266,6 +295,25 @@ impl Plan {
         same_code
     }
 
+    /// Lets the steps that save counters save others, in the same memory: a gradient reads them there.
+    fn save_others(&mut self, before: &Arc<CounterSnapshot>, now: &mut Arc<CounterSnapshot>) -> Result<()> {
+        let Some(saved) = now.saved_in_place_of(before) else {
+            return Err(ErrorKind::CompilerBug("a launch was updated with one of other loops".into()).into());
+        };
+        for (copy, counter, offset) in saved.parts() {
+            let place = self.steps.iter().position(|step| step.work.copies_to(copy));
+            if let Some(place) = place
+                && let Work::Copy { from, from_at, .. } = &mut self.steps[place].work
+                && *from_at != counter.at(offset, 0)?
+            {
+                (*from, *from_at) = (counter.clone(), counter.at(offset, 0)?);
+                self.layout = None;
+            }
+        }
+        *now = Arc::new(saved);
+        Ok(())
+    }
+
     /// A step uses memory that may no longer be used.
     pub(crate) fn uses_retired(&self) -> bool {
         self.steps.iter().any(|step| step.work.buffers().iter().any(|(buffer, _)| buffer.is_retired()))
@@ -306,7 +354,7 @@ impl Layout {
                 Work::Launch(launch) => Some(&**launch),
                 _ => None,
             };
-            let alone = !device.immediate && step.work.is_alone();
+            let alone = step.work.is_alone() && (!device.immediate || launch.is_some_and(|l| l.store.is_some()));
             match layout.pieces.last_mut() {
                 Some(piece) if !alone && !matches!(piece.kind, PieceKind::Alone) => piece.steps.end = place + 1,
                 _ => {
@@ -325,7 +373,8 @@ impl Layout {
                 piece.launches += u64::from(launch.is_some());
             }
             if let Some(launch) = launch {
-                layout.result_bytes = layout.result_bytes.max(launch.kernel.result_bytes);
+                let count = launch.store.as_ref().map_or(0, |store| store.count().result_bytes);
+                layout.result_bytes = layout.result_bytes.max(launch.kernel.result_bytes).max(count);
                 let frame: &mut u64 = &mut frames[step.lane];
                 *frame = (*frame).max(launch.kernel.frame_bytes);
             }

@@ -247,6 +247,7 @@ fn captured(kernel: &LoadedKernel, args: &[u64], given: Given) -> CapturedLaunch
         arrays: Box::default(),
         buffers: given.into_iter().map(|(buffer, pointer)| (Buffer::of(buffer), pointer.written)).collect(),
         foreign: false,
+        store: None,
     }
 }
 

@@ -3,8 +3,11 @@
 //! A data-dependent loop leaves its counters at their final values. The gradient of the launch runs the same rounds,
 //! so it must start from the initial values. After the gradient, the counters have their present values again.
 
+use std::sync::Arc;
+
 use crate::buffer::Buffer;
 use crate::caller::Caller;
+use crate::capture::{Capture, Work};
 use crate::driver::Contents;
 use crate::error::{ErrorKind, Result};
 use crate::kernel::LoadedKernel;
@@ -13,6 +16,19 @@ use crate::stream::Stream;
 /// Copies of counters.
 #[derive(Default)]
 pub struct CounterSnapshot(Vec<SavedCounter>);
+
+/// The loop counters of a launch that an update exchanges.
+pub enum ExchangedCounters {
+    /// Those that the graph saves: of the launch before, and of the new one, which become those that are saved now.
+    Saved {
+        /// Of the launch before.
+        before: Arc<CounterSnapshot>,
+        /// Of the new launch.
+        now: Arc<CounterSnapshot>,
+    },
+    /// Those that the graph restores for a gradient.
+    Restored(Arc<CounterSnapshot>),
+}
 
 struct SavedCounter {
     buffer: Buffer,
@@ -41,6 +57,7 @@ impl CounterSnapshot {
             };
             let (offset, bytes) = (address - core.address(), u64::from(counter.kind.bytes()));
             let (buffer, copy) = (Buffer::of(core), Buffer::allocate(device, bytes, Contents::Any)?);
+            Capture::note_own_here(&copy)?;
             stream.copy(&copy, 0, &buffer, offset, bytes, caller)?;
             kept.push(SavedCounter { buffer, offset, bytes, copy });
         }
@@ -60,6 +77,7 @@ impl CounterSnapshot {
         let mut now = Vec::with_capacity(self.0.len());
         for SavedCounter { buffer, offset, bytes, copy } in &self.0 {
             let aside = Buffer::allocate(&stream.core().device, *bytes, Contents::Any)?;
+            Capture::note_own_here(&aside)?;
             stream.copy(&aside, 0, buffer, *offset, *bytes, caller)?;
             stream.copy(buffer, *offset, copy, 0, *bytes, caller)?;
             now.push(aside);
@@ -69,6 +87,47 @@ impl CounterSnapshot {
             stream.copy(buffer, *offset, aside, 0, *bytes, caller)?;
         }
         result
+    }
+
+    /// Whether there is nothing to restore.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// These counters, saved where `before` saved its own. `None` unless there are as many, of the same sizes.
+    pub(crate) fn saved_in_place_of(&self, before: &CounterSnapshot) -> Option<CounterSnapshot> {
+        let sizes = |of: &CounterSnapshot| of.0.iter().map(|kept| kept.bytes).collect::<Vec<_>>();
+        let kept = |(now, old): (&SavedCounter, &SavedCounter)| SavedCounter {
+            buffer: now.buffer.clone(),
+            offset: now.offset,
+            bytes: now.bytes,
+            copy: old.copy.clone(),
+        };
+        (sizes(self) == sizes(before)).then(|| CounterSnapshot(self.0.iter().zip(&before.0).map(kept).collect()))
+    }
+
+    /// The copy of each counter, and the memory and offset of the counter itself.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (&Buffer, &Buffer, u64)> {
+        self.0.iter().map(|kept| (&kept.copy, &kept.buffer, kept.offset))
+    }
+
+    /// Refuses to exchange a gradient, which restores these counters, for one of other counters.
+    pub(crate) fn check_same(&self, old: &Work, new: &Work) -> Result<()> {
+        let (Work::Launch(old), Work::Launch(new)) = (old, new) else { return Ok(()) };
+        for SavedCounter { buffer, offset, .. } in &self.0 {
+            let address = buffer.at(*offset, 0)?.0;
+            let is_same = old.args.len() == new.args.len()
+                && old.args.iter().zip(&new.args).all(|(a, b)| *a != address || a == b);
+            if !is_same {
+                let message = format!(
+                    "the update replaces a loop counter of kernel `{}`, but the gradient graph restores the one before: \
+                     update the graph, then call its `grad()` again",
+                    new.kernel.meta.name
+                );
+                return Err(ErrorKind::Misuse { message }.into());
+            }
+        }
+        Ok(())
     }
 
     /// The counters' memory.

@@ -28,6 +28,11 @@ pub enum ErrorKind {
         /// Total bytes of the device, if known.
         capacity: Option<u64>,
     },
+    /// The memory that a launch needs for itself cannot be allocated.
+    StoreTooLarge {
+        /// The reason, and the remedy.
+        message: String,
+    },
     /// A driver's or operating system's call failed.
     Call {
         /// The call.
@@ -117,6 +122,7 @@ impl fmt::Display for DeviceError {
                     (_, None) => Ok(()),
                 }
             }
+            ErrorKind::StoreTooLarge { message } => f.write_str(message),
             ErrorKind::Call { call, code, name, doing } => {
                 write!(f, "{call} failed with code {code} ({name}) while {doing}")
             }

@@ -77,10 +77,10 @@ pub mod worker_pool;
 
 pub use buffer::{Buffer, HostAccess, PinnedBuffer, Version};
 pub use caller::{Caller, DispatchingCaller, Uninterruptible};
-pub use capture::Capture;
+pub use capture::{Capture, CountedStore};
 pub use captured_graph::CapturedGraph;
 pub use concurrency::Decision;
-pub use counter_snapshot::CounterSnapshot;
+pub use counter_snapshot::{CounterSnapshot, ExchangedCounters};
 pub use device::{Device, DeviceConfig};
 pub use dispatcher::{Dispatcher, Draw, OpenLaunch, not_lent};
 pub use driver::{

@@ -180,7 +180,14 @@ fn rebind(work: &mut Work, pairs: &[(Buffer, Buffer)]) {
             }
             let buffers = launch.buffers.iter().map(|(b, writes)| (other(b).unwrap_or(b.clone()), *writes)).collect();
             let (kernel, arrays) = (launch.kernel.clone(), launch.arrays.clone());
-            *launch = Arc::new(CapturedLaunch { kernel, args, arrays, buffers, foreign: launch.foreign });
+            *launch = Arc::new(CapturedLaunch {
+                kernel,
+                args,
+                arrays,
+                buffers,
+                foreign: launch.foreign,
+                store: launch.store.clone(),
+            });
         }
         Work::Fill { to, at, .. } => exchange(to, at),
         Work::Copy { to, at, from, from_at, .. } => {
@@ -234,6 +241,10 @@ impl<'a> Saving<'a> {
         if !launch.arrays.is_empty() || launch.foreign {
             let what = "memory that is not the device's own (a numpy array, or an array of another library)";
             return refused(format!("kernel `{name}` uses {what}: pass an ndarray or a field"));
+        }
+        if launch.store.is_some() {
+            let why = "stores a number of values that depends on memory, which only this process can count";
+            return refused(format!("kernel `{name}` {why}"));
         }
         let is_address = |slot: usize| kernel.pointers.iter().any(|p| p.slot as usize == slot);
         let user = format!("kernel `{name}`");
@@ -362,6 +373,7 @@ impl Loading<'_> {
             arrays: Box::default(),
             buffers: buffers.into(),
             foreign: false,
+            store: None,
         };
         Ok(Work::Launch(Arc::new(launch)))
     }

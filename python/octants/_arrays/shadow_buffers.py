@@ -10,6 +10,8 @@ import weakref
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from octants import _octants
+
 
 class HostWrites(Protocol):
     """An open tape or forward mode, as the receiver of notifications about host writes."""
@@ -41,8 +43,11 @@ def remember(kind: str, field: Any) -> None:
 
 
 def fields_in_memory(kind: str) -> list[Any]:
-    """The fields of this kind that have memory in the running program."""
-    return [field for field in _placed(kind) if all(part.node._tree.finalized for part in field._parts)]
+    """The fields of this kind that have memory in the running program. While this thread captures a graph, also those
+    that get memory when they are used: launches of the graph will find them in use.
+    """
+    captures = _octants.capturing()
+    return [field for field in _placed(kind) if captures or all(part.node._tree.finalized for part in field._parts)]
 
 
 def split_gradients() -> list[Any]:

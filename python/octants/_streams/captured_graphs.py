@@ -117,9 +117,11 @@ class CapturedGraph:
             step.grad().launch()
 
         Gradients run on the streams of the launches, concurrently unless one accumulates into what another uses. Each
-        one is `kernel.grad(...)` with the current arguments of the launch, and reads memory when it runs. Raises
-        RuntimeError if a launch is itself a derivative, or if the number of values it stores for its gradient depends
-        on memory.
+        one is `kernel.grad(...)` with the current arguments of the launch, and reads memory when it runs, except for
+        the counters of data-dependent loops: each launch of this graph saves them.
+
+        Raises RuntimeError if a launch is itself a derivative, or if a graph with a data-dependent loop was launched
+        more than once in the capture.
         """
         self._check_ended()
         if self._loaded is not None:
@@ -134,9 +136,17 @@ class CapturedGraph:
         notes = [(step, number) for number, (*_, step) in enumerate(self._graph.calls())]
         entries: list[tuple[int, int, int | Callable[[], None]]] = [(step, 1, number) for step, number in notes]
         # After the steps that they created.
+        launched: set[int] = set()
         for steps, other in self._others:
             if isinstance(other, tuple):
                 graph, version = other
+                if id(graph) in launched and graph._saves_counters():
+                    raise OctantsRuntimeError(
+                        "this graph has no gradient, because a graph with a data-dependent loop was launched in its "
+                        "capture more than once, and its counters are kept for one launch only: launch the kernel "
+                        "itself, or capture a graph for each launch"
+                    )
+                launched.add(id(graph))
                 if graph._version != version:
                     raise OctantsRuntimeError(
                         "this graph has no gradient any more: a graph that was launched in its capture was updated "
@@ -155,6 +165,10 @@ class CapturedGraph:
                     entry()
             order.join()
         return backwards
+
+    def _saves_counters(self) -> bool:
+        inner = (other[0] for _, other in self._others if isinstance(other, tuple))
+        return self._graph.saves_counters() or any(graph._saves_counters() for graph in inner)
 
     def _note(self, gradient: Callable[[], None] | CapturedGraph) -> None:
         """Records what captures the gradient of the step just captured, or the graph whose steps were just captured."""
@@ -228,7 +242,7 @@ class CapturedGraph:
         if self._loaded is not None:
             saved_graphs.refuse_loaded("cannot be saved again: copy its file")
         self._check_ended()
-        memory = saved_graphs.named_memory({**self._named, **named}, self._recorded_calls())
+        memory = saved_graphs.named_memory(self._graph, {**self._named, **named}, self._recorded_calls())
         write_whole(path, self._graph.save(memory))
 
     def _rebind(self, loaded: dict[str, saved_graphs.Array], arguments: dict[str, Any]) -> None:

@@ -21,9 +21,11 @@ Call = tuple[Any, list[str], list[Any]]
 """A kernel, the names of its parameters, and its arguments."""
 
 
-def named_memory(named: dict[str, Any], calls: list[Call]) -> list[tuple[str, str, _octants.Buffer]]:
+def named_memory(
+    graph: _octants.CapturedGraph, named: dict[str, Any], calls: list[Call]
+) -> list[tuple[str, str, _octants.Buffer]]:
     """Names, descriptions and memory of the arrays that a graph may use. Given names take precedence over names of
-    parameters. Names of parameters that refer to several arrays are omitted.
+    parameters. Names of parameters that refer to several arrays are omitted, and so are those of the graph's own arrays.
     """
     found: dict[str, Array | None] = {}
     for name, thing in named.items():
@@ -35,7 +37,11 @@ def named_memory(named: dict[str, Any], calls: list[Call]) -> list[tuple[str, st
             for path, array in _arrays(name, thing):
                 if path not in given and found.setdefault(path, array) is not array:
                     found[path] = None
-    return [(path, description(array), memory_of(array)) for path, array in found.items() if array is not None]
+    return [
+        (path, description(array), memory_of(array))
+        for path, array in found.items()
+        if array is not None and (path in given or not graph.owns(memory_of(array)))
+    ]
 
 
 def find_memory(

@@ -92,6 +92,20 @@ def test_another_process_runs_the_steps_on_its_own_arrays(program, tmp_path):
     assert out.stdout.strip() == f"{expected} {len(g)}"
 
 
+def test_scratch_memory_of_algorithms_is_part_of_the_file(tmp_path):
+    keys, total = qd.ndarray(qd.i32, 3000), qd.ndarray(qd.i32, 1)
+    values = np.arange(3000, dtype=np.int32) * 7919 % 3001
+    with qd.graph.capture(keys=keys, total=total) as g:
+        qd.algorithms.launch.sort(keys)
+        qd.algorithms.launch.reduce(keys, total)
+    g.save(tmp_path / "g")
+    other, sum_of_other = qd.ndarray(qd.i32, 3000), qd.ndarray(qd.i32, 1)
+    other.from_numpy(values)
+    qd.graph.load(tmp_path / "g", keys=other, total=sum_of_other).launch()
+    assert (other.to_numpy() == np.sort(values)).all()
+    assert sum_of_other[0] == values.sum()
+
+
 def test_loops_branches_fills_and_copies_are_saved(tmp_path):
     @qd.kernel(graph=True)
     def halve(x: A, n: C):

@@ -61,7 +61,7 @@ pub(super) enum Launching {
     /// One of the code.
     Plain,
     /// One with a store.
-    WithStore(GradientStore),
+    WithStore(Arc<GradientStore>),
     /// One of code that writes nothing, unless the results are known.
     ResultOnly(KnownResults),
 }
@@ -77,6 +77,11 @@ impl Executable {
     /// The kernel's name.
     pub fn name(&self) -> &str {
         self.kernel.name()
+    }
+
+    /// Its code on the device.
+    pub(crate) fn kernel(&self) -> &LoadedKernel {
+        &self.kernel
     }
 
     /// The store that launches are made with.
@@ -174,7 +179,8 @@ impl Session {
             let place = |k: &StoredState| format!("`{}` of the loop at {}", k.name, lowered.sources.location(k.span));
             let names = store.kept.iter().map(place).collect::<Vec<_>>().join(" and ");
             code.was_kept &= count.was_kept;
-            code.launching = Launching::WithStore(GradientStore::new(count, &store.arguments, &code.layout, names));
+            let store = GradientStore::new(count, &store.arguments, &code.layout, names);
+            code.launching = Launching::WithStore(Arc::new(store));
         }
         if self.config().checks_races() {
             self.look_for_races(lowering, &mut code);

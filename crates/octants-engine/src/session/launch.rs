@@ -1,5 +1,7 @@
 //! Launches: allocates the store of a gradient that needs one, and skips launches whose results are cached.
 
+use std::sync::Arc;
+
 use octants_runtime::{
     Caller, CounterSnapshot, DeviceError, ErrorKind, HostArray, LaunchOrder, Results, Stream, nesting,
 };
@@ -8,7 +10,7 @@ use super::build::Launching;
 use super::race_words::RaceSlots;
 use super::{Executable, Session};
 use crate::error::Error;
-use crate::gradient_store::{Counted, GradientStore, Lanes};
+use crate::gradient_store::{Counted, GradientStore, Lanes, StoreOfEachRun};
 use crate::known_results::KnownResults;
 
 /// Threads of a block, as a rule.
@@ -184,7 +186,7 @@ impl Session {
     unsafe fn launch_with_store(
         &self,
         code: &Executable,
-        store: &GradientStore,
+        store: &Arc<GradientStore>,
         slots: &[u64],
         arrays: &[HostArray],
         stream: &Stream,
@@ -196,12 +198,10 @@ impl Session {
             _ => false,
         };
         if nesting::capturing() && !counts_by_arguments {
-            let message = format!(
-                "the gradient of kernel `{}` stores a number of values that depends on memory and must be counted \
-                 first, which a graph cannot do: launch it outside of the capture",
-                code.name()
-            );
-            return Err(DeviceError::from(ErrorKind::Misuse { message }).into());
+            // Each launch of the graph counts again.
+            let each = StoreOfEachRun { store: store.clone(), lanes: self.lanes(code), device: self.device.clone() };
+            stream.capture_counted(&code.kernel, slots, arrays, Arc::new(each))?;
+            return Ok(None);
         }
         let mut slots = slots.to_vec();
         // SAFETY: the counting kernel has the arguments of the gradient, and does not use the store.
@@ -210,8 +210,7 @@ impl Session {
             _ => Ok(unsafe { stream.launch_with(&count.kernel, &slots, arrays, caller) }?),
         })?;
         let counted = Counted::of(&counted.expect("compiler bug: a store is counted without a result"));
-        let buffers =
-            store.make(counted, self.lanes(code), &mut slots, |bytes| Ok(self.device.allocate_unset(bytes)?))?;
+        let buffers = store.make(counted, self.lanes(code), &mut slots, |bytes| self.device.allocate_unset(bytes))?;
         // SAFETY: the caller's contract. The store lives until the work that uses it has run, because its memory is
         // freed in stream order.
         let results = unsafe { stream.launch_with(&code.kernel, &slots, arrays, caller) };

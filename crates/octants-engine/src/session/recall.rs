@@ -1,6 +1,7 @@
 //! Loads code that an earlier process compiled for the same kernel, and records what was compiled here for later
 //! processes.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use octants_artifact::Key;
@@ -38,7 +39,7 @@ impl Session {
         if let Some(stored) = &recalled.store {
             let mut count = self.load_again(stored.count, &stored.pointers, recalled, &mut watch)?;
             count.launching = Launching::result_only(stored.depends.clone());
-            code.launching = Launching::WithStore(GradientStore::from_stored(count, stored)?);
+            code.launching = Launching::WithStore(Arc::new(GradientStore::from_stored(count, stored)?));
         } else {
             code.launching = Launching::result_only(recalled.depends.clone());
         }

@@ -27,6 +27,7 @@ use crate::device_group::{DeviceGroup, GroupLaunch};
 use crate::errors;
 use crate::flattened::Flat;
 use crate::interpreter::Interpreter;
+use crate::package::Package;
 use crate::plain_python;
 use crate::program;
 use crate::specialization::{Slots, Specialization};
@@ -143,11 +144,11 @@ impl Kernel {
         slf: &Bound<'py, Self>,
         args: &[Bound<'py, PyAny>],
         stream: Option<runtime::Stream>,
-        order: Arc<runtime::LaunchOrder>,
+        (order, counters): (Arc<runtime::LaunchOrder>, Arc<runtime::CounterSnapshot>),
     ) -> PyResult<()> {
         let mode = AutodiffMode::Reverse;
         let run = || {
-            let follows = Some(Follows { order: Some(order), counters: Arc::default() });
+            let follows = Some(Follows { order: Some(order), counters });
             let request = LaunchRequest { mode, stream: stream.as_ref(), follows, ..LaunchRequest::default() };
             Ok(slf.get().run_with(slf, args, request, &mut Slots::new())?.0)
         };
@@ -191,6 +192,9 @@ impl Kernel {
         if !spec.split.is_empty() {
             let on = (stream.as_ref(), mode);
             this.begin_split(py, &prepared, &spec, (&mut gathered, args, &slots), on)?;
+        }
+        if runtime::nesting::capturing() && mode == AutodiffMode::None {
+            save_counters(py, &prepared, &spec, &slots, stream.as_ref())?;
         }
         let result = this.launch(py, &prepared, &spec, (&gathered, &[]), &slots, stream.as_ref())?;
         Self::note_launch(slf, args, (&spec, &slots), stream.as_ref())?;
@@ -427,4 +431,25 @@ impl Kernel {
         let text = format!("kernel `{name}` uses an array that is split over {over}: its launches cannot be {what}");
         errors::runtime_error(py, text)
     }
+}
+
+/// Records copies of the counters that a captured launch changes, if it may be differentiated: its gradient starts from
+/// them.
+#[cold]
+pub(super) fn save_counters(
+    py: Python<'_>,
+    prepared: &Prepared,
+    spec: &Specialization,
+    slots: &Slots,
+    stream: Option<&runtime::Stream>,
+) -> PyResult<()> {
+    let may_have_gradient = spec.may_have_gradient || spec.may_alias;
+    if !spec.code.has_counters()
+        || !(may_have_gradient || Package::get(py)?.any_gradients.bind(py).call0()?.is_truthy()?)
+    {
+        return Ok(());
+    }
+    let saved = prepared.program.session.save_counters(&spec.code, slots, stream, &Interpreter::held(py));
+    captured_graph::note_counters(saved.map_err(|e| errors::from_engine(py, e))?);
+    Ok(())
 }

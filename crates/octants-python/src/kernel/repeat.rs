@@ -6,11 +6,12 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use octants_engine::runtime;
+use octants_engine::runtime::{self, nesting};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt};
 use smallvec::SmallVec;
 
+use super::call::save_counters;
 use super::{Kernel, Prepared};
 use crate::annotation::ParamKind;
 use crate::argument::{Gathered, Place, Span};
@@ -246,6 +247,9 @@ impl Kernel {
             return Ok(None);
         }
         let gathered = (&parts.others, &parts.flats[..]);
+        if nesting::capturing() {
+            save_counters(py, prepared, &spec, &repeat.slots, stream)?;
+        }
         let result = this.launch(py, prepared, &spec, gathered, &repeat.slots, stream);
         let result = result.and_then(|result| {
             Self::note_launch(slf, args, (&spec, &repeat.slots), stream)?;

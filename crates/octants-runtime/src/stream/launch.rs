@@ -11,7 +11,7 @@ use super::Stream;
 use super::results::{Results, results};
 use super::walk::{Completion, Walk};
 use crate::caller::{Caller, Uninterruptible};
-use crate::capture;
+use crate::capture::{self, CountedStore};
 use crate::cores::StreamCore;
 use crate::driver::{CheckpointWords, DevicePtr, Launch, StreamHandle, TaskHandle};
 use crate::error::{DeviceError, ErrorKind, Result, is_interrupt};
@@ -54,6 +54,23 @@ impl Stream {
         unsafe { self.launch_in_turn(kernel, (args, arrays), caller, &mut Checkpoints::default()) }
     }
 
+    /// Records a launch in this thread's capture. Each run of it first allocates its store.
+    ///
+    /// # Errors
+    /// That this thread does not capture; that an argument belongs to another device.
+    pub fn capture_counted(
+        &self,
+        kernel: &LoadedKernel,
+        args: &[u64],
+        arrays: &[HostArray],
+        store: Arc<dyn CountedStore>,
+    ) -> Result<()> {
+        match capture::current() {
+            Some(capture) => capture.note_launch(&self.0, kernel, (args, arrays), Some(store)),
+            None => Err(ErrorKind::Misuse { message: "this thread is not capturing a graph".into() }.into()),
+        }
+    }
+
     /// As [`Stream::launch_with`] for a kernel with checkpoints, from the one with this label on if there is a label.
     /// Returns the label of the checkpoint at which the launch ended, if it ended early.
     ///
@@ -93,7 +110,7 @@ impl Stream {
         let core = &self.0;
         if !nesting::is_plain() {
             if let Some(capture) = capture::current().filter(|_| !nesting::inside()) {
-                return capture.note_launch(core, kernel, (args, arrays)).map(|()| None);
+                return capture.note_launch(core, kernel, (args, arrays), None).map(|()| None);
             }
             // SAFETY: the caller's contract.
             return unsafe { core.launch_nested(kernel, args) };

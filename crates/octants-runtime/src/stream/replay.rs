@@ -4,6 +4,7 @@
 //! lanes on worker streams between a fork and a join. On a device that executes immediately, steps run in the order of
 //! the capture.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -212,8 +213,7 @@ impl<'a> Replay<'a> {
             unsafe {
                 match &step.work {
                     Work::Launch(launch) => {
-                        let args = (&*launch.args, &*launch.arrays);
-                        let _ = self.stream.run(&launch.kernel, args, scratch, self.caller, false)?;
+                        self.run_launch(launch, scratch)?;
                     }
                     Work::Foreign(graph) => {
                         self.stream.check_not_capturing("take a graph of another library")?;
@@ -224,6 +224,29 @@ impl<'a> Replay<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Runs a launch, with its store if it has one.
+    ///
+    /// # Safety
+    /// As [`Stream::launch_graph`].
+    unsafe fn run_launch(&self, launch: &CapturedLaunch, scratch: &mut Scratch) -> Result<()> {
+        let mut args = Cow::Borrowed(&*launch.args);
+        let mut memory = Vec::new();
+        if let Some(store) = &launch.store {
+            let count = store.count();
+            self.stream.check_not_capturing(&format!("wait for the result of kernel `{}`", count.meta.name))?;
+            // SAFETY: the contract above; the counting kernel has the arguments of the launch.
+            let counted = unsafe { self.stream.run(count, (&args, &launch.arrays), scratch, self.caller, false)? };
+            let Some(counted) = counted else {
+                return Err(ErrorKind::CompilerBug("a store is counted without a result".into()).into());
+            };
+            memory = store.allocate(&counted, args.to_mut())?;
+        }
+        // SAFETY: the contract above. The store is freed in stream order, after the work that uses it.
+        let end = unsafe { self.stream.run(&launch.kernel, (&args, &launch.arrays), scratch, self.caller, false) };
+        drop(memory);
+        end.map(drop)
     }
 
     /// Runs steps in sequence.
