@@ -48,7 +48,8 @@ impl Event {
             stream.record(|_| Ok(()))?;
         }
         if let Some(pool) = self.time {
-            stream.record(|r| {
+            // The second command waits for all earlier work by its stage.
+            stream.record_time(|r| {
                 // SAFETY: the commands are being recorded; the pool is this event's.
                 unsafe {
                     r.gpu().device.cmd_reset_query_pool(r.commands(), pool, 0, 1);

@@ -212,15 +212,16 @@ impl Queue {
         Ok(())
     }
 
-    /// Records a piece of work of a stream, whose last piece is in the section `last`. Returns its batch's value too.
+    /// Records a piece of work of a stream, whose last piece is in the section `last`. Without `last`, the commands of
+    /// the piece need no barrier. Returns its batch's value too.
     pub(crate) fn record<R>(
         &self,
         state: &mut State,
-        last: &mut u64,
+        last: Option<&mut u64>,
         work: impl FnOnce(&mut Recording<'_>) -> Result<R>,
     ) -> Result<(R, u64)> {
         self.open(state)?;
-        let is_new = state.sections.add(last);
+        let is_new = last.is_some_and(|last| state.sections.add(last));
         let batch = state.open.as_mut().expect("compiler bug: no batch");
         if is_new {
             // SAFETY: the commands are being recorded.

@@ -121,6 +121,15 @@ impl Stream {
 
     /// Records a piece of work after all others of the stream.
     pub fn record<R>(&self, work: impl FnOnce(&mut Recording<'_>) -> Result<R>) -> Result<R> {
+        self.record_piece(true, work)
+    }
+
+    /// Records commands that wait for all earlier ones without a barrier, and that no later ones wait for.
+    pub(crate) fn record_time<R>(&self, work: impl FnOnce(&mut Recording<'_>) -> Result<R>) -> Result<R> {
+        self.record_piece(false, work)
+    }
+
+    fn record_piece<R>(&self, is_ordered: bool, work: impl FnOnce(&mut Recording<'_>) -> Result<R>) -> Result<R> {
         let mut state = self.queue.state();
         let sharing = self.sharing();
         if let Some(sharing) = sharing {
@@ -128,7 +137,8 @@ impl Stream {
         }
         let result = {
             let mut last = self.last();
-            let (result, value) = self.queue.record(&mut state, &mut last.section, work)?;
+            let section = is_ordered.then_some(&mut last.section);
+            let (result, value) = self.queue.record(&mut state, section, work)?;
             last.value = value;
             result
         };
@@ -309,6 +319,9 @@ mod tests {
         }
         f.fill(b, 3);
         assert!(section(b) > section(a), "a barrier is between pieces of a stream");
+        let (before, timed) = (section(b), Event::new(&f.queues.gpu, true).unwrap());
+        timed.record(b).unwrap();
+        assert_eq!(section(b), before, "a timestamp needs no barrier");
         assert!(b.wait(None).unwrap() && submitted(a) >= 1);
         assert!(f.words().iter().all(|&w| w == 3));
     }
