@@ -294,6 +294,114 @@ else:
     )
 
 
+def test_the_memory_of_a_copy_is_kept_for_the_next_launch(tmp_path):
+    run(
+        tmp_path,
+        LIBRARY
+        + """
+sys.modules["torch"] = torch
+made = []
+
+
+def counted(array, make=torch.from_dlpack):
+    made.append(array)
+    return make(array)
+
+
+torch.from_dlpack = counted
+streams = [0]
+torch.cuda.current_stream = lambda device: types.SimpleNamespace(cuda_stream=streams[-1])
+tensor, other = Tensor(np.arange(100.0)), Tensor(np.zeros(100))
+for number in range(1, 6):
+    add(tensor, 1.0, 100)
+    add(other, 2.0, 1)
+    assert np.array_equal(tensor.values, np.arange(100.0) + number) and (other.values == 2.0 * number).all()
+    # The first launch of a kernel converts its arguments more than once.
+    count = count if number > 1 else len(made)
+assert len(made) == count, (len(made), count)
+
+# Values that the library has stored in the meantime.
+tensor.values[:] = 7.0
+add(tensor, 1.0, 1)
+assert (tensor.values == 8.0).all() and len(made) == count
+
+
+@qd.kernel
+def both(x: qd.types.ndarray(dtype=qd.f32, ndim=1), y: qd.types.ndarray(dtype=qd.f32, ndim=1)):
+    for i in x:
+        y[i] += x[i]
+
+
+@qd.kernel
+def doubled(x: qd.types.ndarray(dtype=qd.f32, ndim=1)) -> qd.f32:
+    sum = 0.0
+    for i in x:
+        sum += x[i] + x[i]
+    return sum
+
+
+both(tensor, other)
+assert (other.values == 18.0).all() and (tensor.values == 8.0).all()
+# An array that is read only.
+assert doubled(tensor) == 1600.0
+count = len(made)
+both(tensor, other)
+assert doubled(tensor) == 1600.0 and (other.values == 26.0).all() and len(made) == count
+# Twice in one launch: each argument has a copy of its own, of which one is kept.
+@qd.kernel
+def product(x: qd.types.ndarray(dtype=qd.f32, ndim=1), y: qd.types.ndarray(dtype=qd.f32, ndim=1)) -> qd.f32:
+    sum = 0.0
+    for i in x:
+        sum += x[i] * y[i]
+    return sum
+
+
+assert product(tensor, tensor) == 6400.0
+count = len(made)
+assert product(tensor, tensor) == 6400.0 and len(made) == count + 1
+
+# On another stream, the copy may still be in use.
+count = len(made)
+add(tensor, 0.0, 1)
+assert len(made) == count
+streams.append(5)
+try:
+    add(tensor, 0.0, 1)
+except Exception:  # the stand-in has no such stream
+    pass
+assert len(made) == count + 1
+streams.pop()
+
+# Another shape, and another program.
+add(tensor, 0.0, 1)
+count = len(made)
+tensor.values, tensor.shape = tensor.values[:50], (50,)
+add(tensor, 1.0, 1)
+assert len(made) == count + 1 and (tensor.values == 9.0).all() and len(tensor.values) == 50
+qd.init(arch=qd.vulkan, enable_fallback=False, offline_cache=False)
+add(tensor, 1.0, 1)
+assert len(made) > count + 1 and (tensor.values == 10.0).all()
+
+# The copy is freed with the array.
+import weakref
+copies = [weakref.ref(array) for array in made]
+made.clear()
+gc.collect()
+assert sum(copy() is not None for copy in copies) == 1
+del tensor
+gc.collect()
+assert all(copy() is None for copy in copies)
+# Large copies are not kept.
+large = Tensor(np.zeros(5_000_000))
+for number in range(3):
+    count = len(made)
+    add(large, 1.0, 0)
+    assert len(made) == count + 1
+assert (large.values == 3.0).all()
+""",
+    )
+
+
 def test_arrays_of_an_unknown_library_are_refused(tmp_path):
     run(
         tmp_path,

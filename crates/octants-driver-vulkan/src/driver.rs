@@ -15,12 +15,12 @@ use octants_runtime::{
 
 use crate::dispatch::Dispatch;
 use crate::event::Event;
-use crate::follower::Follower;
 use crate::foreign::Foreign;
 use crate::gpu::Gpu;
 use crate::graph::{Graph, fills_words, word_of};
 use crate::memory::{Kind, Lease, Memory, Part, no_memory};
 use crate::module::{LoadedTask, Module};
+use crate::queue::Queues;
 use crate::stream::Stream;
 
 /// Number of retired modules that are unloaded together.
@@ -32,7 +32,7 @@ const MOST_ARGUMENT_BYTES: u64 = 4000;
 #[derive(Debug)]
 pub struct VulkanDriver {
     default: Arc<Stream>,
-    follower: Arc<Follower>,
+    queues: Arc<Queues>,
     /// Streams that were made and not destroyed, by handle.
     live: Mutex<HashSet<u64>>,
     retired: Mutex<(Vec<Module>, bool)>,
@@ -51,15 +51,14 @@ impl VulkanDriver {
     pub(crate) fn new(gpu: Gpu, finders: &[FindImporter]) -> std::result::Result<VulkanDriver, Unavailable> {
         let gpu = Arc::new(gpu);
         let pinned = Arc::new(Memory::new(&gpu, Kind::Pinned));
-        let follower = Arc::<Follower>::default();
+        let queues = Arc::new(Queues::new(&gpu));
         let arguments = Arc::new(Memory::new(&gpu, Kind::Arguments));
-        let default =
-            Stream::new(&gpu, &follower, 0).map_err(|e| Unavailable(format!("{} cannot be used: {e}", gpu.name)))?;
+        let default = Stream::new(&queues, 0).map_err(|e| Unavailable(format!("{} cannot be used: {e}", gpu.name)))?;
         let memory = Arc::new(Memory::new(&gpu, Kind::Device));
         let (live, retired) = (Mutex::default(), Mutex::default());
         Ok(VulkanDriver {
             default,
-            follower,
+            queues,
             live,
             retired,
             finders: finders.to_vec(),
@@ -70,6 +69,11 @@ impl VulkanDriver {
             arguments,
             gpu,
         })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
     }
 
     fn live(&self) -> MutexGuard<'_, HashSet<u64>> {
@@ -95,7 +99,7 @@ impl VulkanDriver {
         if let Some(known) = self.clearing.get() {
             return Ok(known);
         }
-        let made = Stream::new(&self.gpu, &self.follower, 0)?;
+        let made = Stream::waited(&self.queues)?;
         Ok(self.clearing.get_or_init(|| made))
     }
 
@@ -204,7 +208,7 @@ impl Driver for VulkanDriver {
     }
 
     fn create_stream(&self, priority: i32) -> Result<StreamHandle> {
-        let stream = Stream::new(&self.gpu, &self.follower, priority)?;
+        let stream = Stream::new(&self.queues, priority)?;
         let handle = Arc::into_raw(stream) as u64;
         self.live().insert(handle);
         Ok(StreamHandle(handle))
@@ -272,7 +276,7 @@ impl Driver for VulkanDriver {
     unsafe fn free(&self, stream: StreamHandle, memory: DevicePtr, _bytes: u64) {
         // SAFETY: the trait's contract.
         let stream = unsafe { self.stream(stream) };
-        self.memory.free_after(memory.0, &stream.timeline, stream.value_after());
+        self.memory.free_after(memory.0, stream.timeline(), stream.value_after());
     }
 
     unsafe fn allocate_pinned(&self, bytes: u64) -> Result<DevicePtr> {
@@ -436,7 +440,7 @@ impl Driver for VulkanDriver {
 
     fn close(&self) {
         let _ = self.synchronize_device();
-        self.follower.end();
+        self.queues.follower.end();
         let modules = {
             let mut retired = self.retired();
             retired.1 = true;

@@ -1,4 +1,4 @@
-//! [`Event`]: a value of a stream's timeline, and the time at which it was reached.
+//! [`Event`]: a value of a queue's timeline, and the time at which it was reached.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -48,7 +48,8 @@ impl Event {
             stream.record(|_| Ok(()))?;
         }
         if let Some(pool) = self.time {
-            stream.record(|r| {
+            // The second command waits for all earlier work by its stage.
+            stream.record_time(|r| {
                 // SAFETY: the commands are being recorded; the pool is this event's.
                 unsafe {
                     r.gpu().device.cmd_reset_query_pool(r.commands(), pool, 0, 1);
@@ -58,9 +59,8 @@ impl Event {
                 Ok(())
             })?;
         }
-        // Submit now, so that waiters find it submitted.
-        let value = stream.flush()?;
-        *self.stands_for.lock().unwrap_or_else(PoisonError::into_inner) = Some((stream.timeline.clone(), value));
+        let value = stream.mark()?;
+        *self.stands_for.lock().unwrap_or_else(PoisonError::into_inner) = Some((stream.timeline().clone(), value));
         Ok(())
     }
 
@@ -79,7 +79,9 @@ impl Event {
 
     /// Whether it is complete.
     pub fn is_done(&self) -> Result<bool> {
-        self.stands_for().map_or(Ok(true), |(timeline, value)| timeline.has_reached(value))
+        let Some((timeline, value)) = self.stands_for() else { return Ok(true) };
+        timeline.submit_up_to(value)?;
+        timeline.has_reached(value)
     }
 
     /// Its timestamp, in milliseconds from an arbitrary origin.

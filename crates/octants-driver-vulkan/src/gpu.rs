@@ -24,8 +24,6 @@ pub struct Gpu {
     /// The queues' family.
     pub(crate) family: u32,
     pub(crate) queues: Vec<Mutex<vk::Queue>>,
-    /// How many streams each queue has.
-    pub(crate) streams: Mutex<Vec<usize>>,
     /// Its number among the library's devices.
     pub ordinal: u32,
     /// Name of the device.
@@ -83,22 +81,6 @@ impl Gpu {
     /// Has a queue for this thread only.
     pub(crate) fn queue(&self, number: usize) -> MutexGuard<'_, vk::Queue> {
         self.queues[number].lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The queue of a new stream, one of those with the fewest streams, at the user's priority: less is higher. Streams
-    /// of normal priority use the high-priority queues too, after the others, so that as many as possible overlap.
-    pub(crate) fn take_queue(&self, priority: i32) -> usize {
-        let (all, high) = (self.queues.len(), self.queues.len() / 4);
-        let first = if priority < 0 && high > 0 { all - high } else { 0 };
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        let queue = (first..all).min_by_key(|queue| streams[*queue]).unwrap_or(0);
-        streams[queue] += 1;
-        queue
-    }
-
-    /// A stream of the queue has ended.
-    pub(crate) fn give_queue(&self, queue: usize) {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)[queue] -= 1;
     }
 
     /// Adds an earlier process's cache contents. A driver ignores another driver's.

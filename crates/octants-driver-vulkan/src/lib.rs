@@ -6,9 +6,10 @@
 //!
 //! # Invariants
 //!
-//! - A stream is a timeline semaphore. Its work is recorded into batches; each batch is one submission and one value
-//!   of the semaphore. An event is a value. A wait first submits what is recorded.
-//! - A batch is submitted before another batch may wait for it, so one queue can serve all streams.
+//! - Each queue of the device has a timeline semaphore. The work of its streams is recorded into batches; each batch is
+//!   one submission and one value of the semaphore. An event is a value. A wait first submits what is recorded.
+//! - A batch is submitted before another batch may wait for it, so one queue can serve all streams. Barriers within a
+//!   batch order the work of each stream, and not that of different streams.
 //! - Device memory is addressed by device addresses, pinned memory by host addresses. A launch translates the latter.
 //! - While memory is shared with another interface to the device, each submission of the default stream is ordered
 //!   with the work there.
@@ -16,8 +17,8 @@
 //! - Every error names the call and the operation. Once the device is lost, every call returns that error.
 //!
 //! Reading order: [`checked`], [`instance`], [`gpu`], [`features`], [`portability`], `exports`, [`mod@open`],
-//! [`memory`], [`timeline`], [`sharing`], [`stream`], [`follower`], [`event`], [`foreign`], [`module`], [`dispatch`],
-//! [`recorded`], [`graph`], [`driver`].
+//! [`memory`], [`timeline`], [`sharing`], [`follower`], [`recorded`], [`queue`], [`stream`], [`event`], [`foreign`],
+//! [`module`], [`dispatch`], [`graph`], [`driver`].
 
 pub mod checked;
 pub mod dispatch;
@@ -34,6 +35,7 @@ pub mod memory;
 pub mod module;
 pub mod open;
 pub mod portability;
+pub mod queue;
 pub mod recorded;
 pub mod sharing;
 pub mod stream;

@@ -15,6 +15,11 @@ use crate::gpu::Gpu;
 /// Threads of a block if the program does not say: on a GPU, and on a software device.
 const GPU_BLOCK: u32 = 256;
 const PROCESSOR_BLOCK: u32 = 64;
+/// Threads of a block of a small loop on a GPU.
+const SMALL_BLOCK: u32 = 64;
+/// A loop is small if it has at most this many small blocks per multiprocessor. On an NVIDIA H200, it then takes less
+/// time than in large blocks, which occupy few multiprocessors: scatters of 8192 iterations take 6.8 us, not 9.0.
+const MOST_SMALL_BLOCKS: u64 = 2;
 /// Number of blocks that fill a GPU with an unknown number of multiprocessors.
 const GPU_FILL: u32 = 512;
 
@@ -48,9 +53,28 @@ pub struct Form {
     kernel: String,
     shader: vk::ShaderModule,
     /// None for one thread.
-    grid: Option<GridPlan>,
+    grids: Option<Grids>,
     /// By the number of threads of a block.
     pipelines: Mutex<HashMap<u32, vk::Pipeline>>,
+}
+
+/// The grids of a variant. There are at most two block sizes, and so two pipelines.
+#[derive(Debug)]
+struct Grids {
+    usual: GridPlan,
+    /// For small loops.
+    small: Option<GridPlan>,
+}
+
+impl Grids {
+    /// The number of blocks and the block size; `None` without iterations.
+    fn plan(&self, iterations: Option<u64>) -> Option<(u32, u32)> {
+        let is_small = |small: &&GridPlan| {
+            let most = MOST_SMALL_BLOCKS * u64::from(small.multiprocessors) * u64::from(small.block * small.lanes);
+            iterations.is_some_and(|n| n <= most)
+        };
+        self.small.as_ref().filter(is_small).unwrap_or(&self.usual).plan(iterations)
+    }
 }
 
 /// Loaded code.
@@ -98,8 +122,8 @@ impl LoadedTask {
     pub fn plan(&self, args: &[u64]) -> Result<Option<(&Form, u32, u32)>> {
         let Some(meta) = &self.parallel else { return Ok(Some((&self.main, 1, 1))) };
         let form = self.wide.as_ref().filter(|_| meta.wide_form(args).is_some()).unwrap_or(&self.main);
-        let (iterations, grid) = (meta.iterations(args), form.grid.as_ref());
-        let Some((blocks, threads)) = grid.and_then(|grid| grid.plan(iterations)) else { return Ok(None) };
+        let (iterations, grids) = (meta.iterations(args), form.grids.as_ref());
+        let Some((blocks, threads)) = grids.and_then(|grids| grids.plan(iterations)) else { return Ok(None) };
         if blocks > self.gpu.max_blocks && meta.cooperates {
             let most = self.gpu.max_blocks;
             let message =
@@ -120,19 +144,19 @@ impl LoadedTask {
 
     /// Maximum number of resident threads on the device; `None` for a serial task.
     pub fn max_resident_threads(&self) -> Option<u64> {
-        self.main.grid.as_ref().map(GridPlan::max_resident_threads)
+        self.main.grids.as_ref().map(|grids| grids.usual.max_resident_threads())
     }
 }
 
 impl Form {
-    fn new(gpu: &Arc<Gpu>, kernel: &str, code: &[u8], grid: Option<GridPlan>) -> Result<Form> {
+    fn new(gpu: &Arc<Gpu>, kernel: &str, code: &[u8], grids: Option<Grids>) -> Result<Form> {
         let words: Vec<u32> = code.chunks_exact(4).map(|w| u32::from_le_bytes([w[0], w[1], w[2], w[3]])).collect();
         let info = vk::ShaderModuleCreateInfo::default().code(&words);
         // SAFETY: the code is SPIR-V that the code generator made.
         let shader = unsafe { gpu.device.create_shader_module(&info, None) }
             .map_err(|code| failed("vkCreateShaderModule", code, format!("loading kernel `{kernel}`")))?;
         let (gpu, kernel, pipelines) = (gpu.clone(), kernel.to_owned(), Mutex::default());
-        Ok(Form { gpu, kernel, shader, grid, pipelines })
+        Ok(Form { gpu, kernel, shader, grids, pipelines })
     }
 
     /// The pipeline for blocks of this many threads.
@@ -191,8 +215,8 @@ impl Drop for Form {
     }
 }
 
-/// The grids of a task whose threads run this many iterations at a time. There is one block size, and so one pipeline.
-fn plan(gpu: &Gpu, meta: &ParallelMeta, lanes: u32) -> Result<GridPlan> {
+/// The grids of a task whose threads run this many iterations at a time.
+fn plan(gpu: &Gpu, meta: &ParallelMeta, lanes: u32) -> Result<Grids> {
     let most = gpu.max_threads;
     let block = match meta.block_dim {
         Some(asked) if meta.cooperates && asked > most => {
@@ -212,15 +236,57 @@ fn plan(gpu: &Gpu, meta: &ParallelMeta, lanes: u32) -> Result<GridPlan> {
         Some(shape) => shape,
         None => (GPU_FILL, block),
     };
-    Ok(GridPlan {
+    let grid = |block: u32, resident_threads: u32| GridPlan {
         block,
         fixed: true,
-        resident: (threads / block).max(1),
+        resident: (resident_threads / block).max(1),
         multiprocessors,
         warp: gpu.subgroup,
         once: meta.block_sums,
         single: meta.cooperates,
         lanes,
         run: worthwhile_run(meta.cost_per_iteration, lanes),
-    })
+    };
+    let small = SMALL_BLOCK.next_multiple_of(gpu.subgroup);
+    let is_free = meta.block_dim.is_none() && !meta.cooperates && !meta.block_sums;
+    let has_small = is_free && !gpu.is_processor && gpu.shape.is_some();
+    let small = (has_small && small < block).then(|| grid(small, threads));
+    Ok(Grids { usual: grid(block, threads), small })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grids(lanes: u32, has_small: bool) -> Grids {
+        let of = |block: u32| GridPlan {
+            block,
+            fixed: true,
+            resident: 2048 / block,
+            multiprocessors: 132,
+            warp: 32,
+            once: false,
+            single: false,
+            lanes,
+            run: 8,
+        };
+        Grids { usual: of(GPU_BLOCK), small: has_small.then(|| of(SMALL_BLOCK)) }
+    }
+
+    #[test]
+    fn small_loops_have_small_blocks() {
+        let all = grids(1, true);
+        assert_eq!(all.plan(Some(8192)), Some((128, 64)));
+        assert_eq!(all.plan(Some(1)), Some((1, 64)));
+        // Two small blocks for each multiprocessor, and one iteration more.
+        assert_eq!(all.plan(Some(264 * 64)), Some((264, 64)));
+        assert_eq!(all.plan(Some(264 * 64 + 1)), Some((67, 256)));
+        assert_eq!(all.plan(Some(0)), None);
+        // An unknown number of iterations fills the device.
+        assert_eq!(all.plan(None), Some((132 * 8, 256)));
+        // A thread that runs four iterations at a time.
+        assert_eq!(grids(4, true).plan(Some(4 * 264 * 64)), Some((264, 64)));
+        assert_eq!(grids(4, true).plan(Some(4 * 264 * 64 + 4)), Some((67, 256)));
+        assert_eq!(grids(1, false).plan(Some(8192)), Some((32, 256)));
+    }
 }

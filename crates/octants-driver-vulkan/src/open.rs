@@ -302,7 +302,6 @@ fn into_gpu(instance: Arc<Instance>, parts: Parts) -> Gpu {
         max_threads: limits.max_compute_work_group_invocations.min(limits.max_compute_work_group_size[0]),
         tick: if parts.has_timestamps { f64::from(limits.timestamp_period) } else { 0.0 },
         memory_bytes: own_memory(&memory_types),
-        streams: Mutex::new(vec![0; parts.queues.len()]),
         queues: parts.queues.into_iter().map(Mutex::new).collect(),
         family: parts.family,
         asks_subgroup: parts.asks_subgroup,

@@ -1,121 +1,64 @@
-//! [`Stream`]: an in-order queue. Work is recorded into a batch. The batch is submitted when the stream is idle and has
-//! submitted nothing for a while, when the batch is long, or when something waits for it. A thread submits the rest
-//! then, when the work before it is done.
+//! [`Stream`]: an in-order sequence of work, which it records for a [`Queue`] of the device.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
-use ash::vk;
 use octants_runtime::{Result, StreamHandle};
 
-use crate::checked::failed;
-use crate::follower::{Follower, HasBatch};
-use crate::gpu::Gpu;
-use crate::memory::Lease;
-use crate::recorded::Recorded;
+use crate::queue::{Queue, Queues, Recording, State};
 use crate::sharing::{Point, Sharing};
 use crate::timeline::Timeline;
 
-/// Maximum pieces of work per batch.
-const MOST_PIECES: u32 = 64;
-
-/// After a submission, work is batched for this long even if the stream is idle: a submission takes the host ten times
-/// as long as recording a piece.
-const SOON: Duration = Duration::from_micros(100);
-
-/// A batch that is not submitted, or not known to be done.
-struct Batch {
-    commands: vk::CommandBuffer,
-    /// The semaphore's value when it is done.
+/// The last work of a stream.
+#[derive(Default)]
+struct Last {
+    /// The value of its queue's timeline that signals it.
     value: u64,
-    /// Values of other streams that it waits for.
-    waits: Vec<(Arc<Timeline>, u64)>,
-    /// The value that it signals for another interface to the device.
-    tells: Option<Point>,
-    pieces: u32,
-    /// Memory that it reads.
-    staged: Vec<Lease>,
-    /// Graphs that it executes.
-    graphs: Vec<Arc<Recorded>>,
-}
-
-struct State {
-    pool: vk::CommandPool,
-    submitted: u64,
-    /// When it was submitted.
-    last: Option<Instant>,
-    open: Option<Batch>,
-    in_flight: VecDeque<Batch>,
-    free: Vec<vk::CommandBuffer>,
+    /// Its section.
+    section: u64,
 }
 
 /// A stream.
 pub struct Stream {
-    /// For the thread that submits its batches later.
-    own: Weak<Stream>,
-    follower: Arc<Follower>,
-    gpu: Arc<Gpu>,
-    /// Its values count batches.
-    pub timeline: Arc<Timeline>,
-    queue: usize,
+    queues: Arc<Queues>,
+    queue: Arc<Queue>,
+    /// Its queue counts it.
+    counts: bool,
     /// For the default stream: orders it with another interface to the device, once memory was shared with that.
     sharing: OnceLock<Arc<Sharing>>,
-    state: Mutex<State>,
+    /// Locked after the queue.
+    last: Mutex<Last>,
 }
 
 impl std::fmt::Debug for Stream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Stream({})", self.queue)
-    }
-}
-
-/// A batch that work is recorded into.
-pub struct Recording<'a> {
-    gpu: &'a Gpu,
-    batch: &'a mut Batch,
-}
-
-impl Recording<'_> {
-    /// The commands.
-    pub fn commands(&self) -> vk::CommandBuffer {
-        self.batch.commands
-    }
-
-    /// The device.
-    pub fn gpu(&self) -> &Gpu {
-        self.gpu
-    }
-
-    /// Keeps memory until the batch is done.
-    pub fn keep(&mut self, staged: Option<Lease>) {
-        self.batch.staged.extend(staged);
-    }
-
-    /// Executes a graph, and keeps its commands until the batch is done.
-    pub fn execute(&mut self, graph: Arc<Recorded>) {
-        // SAFETY: both command buffers are of the same device and family; recording of the second has ended.
-        unsafe { self.gpu.device.cmd_execute_commands(self.batch.commands, &[graph.commands]) };
-        self.batch.graphs.push(graph);
+        write!(f, "Stream({:?})", self.queue)
     }
 }
 
 impl Stream {
     /// A new stream on one of the device's queues, with a priority: less is higher.
-    pub fn new(gpu: &Arc<Gpu>, follower: &Arc<Follower>, priority: i32) -> Result<Arc<Stream>> {
-        let info = vk::CommandPoolCreateInfo::default()
-            .queue_family_index(gpu.family)
-            .flags(vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER);
-        let timeline = Arc::new(Timeline::new(gpu)?);
-        // SAFETY: the structures are whole.
-        let pool = unsafe { gpu.device.create_command_pool(&info, None) }
-            .map_err(|code| failed("vkCreateCommandPool", code, "creating a stream"))?;
-        let state = State { pool, submitted: 0, last: None, open: None, in_flight: VecDeque::new(), free: Vec::new() };
-        let queue = gpu.take_queue(priority);
-        let (follower, state) = (follower.clone(), Mutex::new(state));
-        let gpu = gpu.clone();
-        let sharing = OnceLock::new();
-        Ok(Arc::new_cyclic(|own| Stream { own: own.clone(), follower, gpu, timeline, queue, sharing, state }))
+    pub fn new(queues: &Arc<Queues>, priority: i32) -> Result<Arc<Stream>> {
+        let queue = queues.take(priority)?;
+        let (queues, last, sharing) = (queues.clone(), Mutex::default(), OnceLock::new());
+        Ok(Arc::new(Stream { queues, queue, counts: true, sharing, last }))
+    }
+
+    /// A stream whose work is always waited for immediately. Other streams of its queue need not wait for it to record.
+    pub(crate) fn waited(queues: &Arc<Queues>) -> Result<Arc<Stream>> {
+        let queue = queues.take(0)?;
+        queues.give(&queue);
+        let (queues, last, sharing) = (queues.clone(), Mutex::default(), OnceLock::new());
+        Ok(Arc::new(Stream { queues, queue, counts: false, sharing, last }))
+    }
+
+    /// Its queue's timeline.
+    pub fn timeline(&self) -> &Arc<Timeline> {
+        &self.queue.timeline
+    }
+
+    fn last(&self) -> MutexGuard<'_, Last> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The stream of a handle: zero stands for the default stream.
@@ -146,208 +89,328 @@ impl Stream {
 
     /// Opens a batch that runs after the work of the other interface.
     fn begin_shared(&self, state: &mut State, sharing: &Sharing) -> Result<()> {
-        self.submit(state)?;
+        self.queue.submit(state)?;
         let after = sharing.after(sharing.unnamed_stream())?;
-        self.open(state)?.waits.extend(after);
+        self.last().value = self.queue.wait_for(state, after.into_iter().collect())?;
         Ok(())
     }
 
     /// Submits a batch that a stream of the other interface waits for.
     fn end_shared(&self, state: &mut State, sharing: &Sharing, stream: u64) -> Result<()> {
         let tells = sharing.next();
-        self.open(state)?.tells.clone_from(&tells);
-        self.submit(state)?;
+        let batch = self.queue.open(state)?;
+        batch.tells.clone_from(&tells);
+        self.last().value = batch.value;
+        self.queue.submit(state)?;
         match tells {
             Some(point) => sharing.wait_there(stream, &point),
-            None => self.timeline.wait(state.submitted, None).map(|_| ()),
+            None => self.timeline().wait(state.submitted, None).map(|_| ()),
         }
     }
 
     /// Makes a stream of the other interface wait for its work and for values of other streams.
     pub(crate) fn hand_over(&self, sharing: &Sharing, others: Vec<Point>, stream: u64) -> Result<()> {
-        let mut state = self.state();
-        self.submit(&mut state)?;
-        let others = others.into_iter().filter(|(t, _)| !Arc::ptr_eq(t, &self.timeline));
-        self.open(&mut state)?.waits.extend(others);
+        let others = submitted(others)?;
+        let mut state = self.queue.state();
+        self.queue.submit(&mut state)?;
+        // The batch that ends here is after all work of the queue.
+        let others = others.into_iter().filter(|(t, _)| !Arc::ptr_eq(t, self.timeline()));
+        self.queue.wait_for(&mut state, others.collect())?;
         self.end_shared(&mut state, sharing, stream)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The open batch; opens one if there is none.
-    fn open<'s>(&self, state: &'s mut State) -> Result<&'s mut Batch> {
-        if state.open.is_none() {
-            self.reap(state)?;
-            let commands = match state.free.pop() {
-                Some(commands) => commands,
-                None => {
-                    let info = vk::CommandBufferAllocateInfo::default()
-                        .command_pool(state.pool)
-                        .level(vk::CommandBufferLevel::PRIMARY)
-                        .command_buffer_count(1);
-                    // SAFETY: the pool is this stream's, which is locked.
-                    let made = unsafe { self.gpu.device.allocate_command_buffers(&info) };
-                    made.map_err(|code| failed("vkAllocateCommandBuffers", code, "queueing work"))?[0]
-                }
-            };
-            let info = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
-            // SAFETY: the commands are not in use.
-            unsafe { self.gpu.device.begin_command_buffer(commands, &info) }
-                .map_err(|code| failed("vkBeginCommandBuffer", code, "queueing work"))?;
-            let value = state.submitted + 1;
-            let (waits, staged, graphs) = (Vec::new(), Vec::new(), Vec::new());
-            state.open = Some(Batch { commands, value, waits, tells: None, pieces: 0, staged, graphs });
-        }
-        Ok(state.open.as_mut().expect("compiler bug: no batch"))
-    }
-
-    /// Releases the resources of completed batches.
-    fn reap(&self, state: &mut State) -> Result<()> {
-        while let Some(first) = state.in_flight.front() {
-            if !self.timeline.has_reached(first.value)? {
-                break;
-            }
-            let done = state.in_flight.pop_front().expect("compiler bug: no batch");
-            state.free.push(done.commands);
-        }
-        Ok(())
     }
 
     /// Records a piece of work after all others of the stream.
     pub fn record<R>(&self, work: impl FnOnce(&mut Recording<'_>) -> Result<R>) -> Result<R> {
-        let mut state = self.state();
+        self.record_piece(true, work)
+    }
+
+    /// Records commands that wait for all earlier ones without a barrier, and that no later ones wait for.
+    pub(crate) fn record_time<R>(&self, work: impl FnOnce(&mut Recording<'_>) -> Result<R>) -> Result<R> {
+        self.record_piece(false, work)
+    }
+
+    fn record_piece<R>(&self, is_ordered: bool, work: impl FnOnce(&mut Recording<'_>) -> Result<R>) -> Result<R> {
+        let mut state = self.queue.state();
         let sharing = self.sharing();
         if let Some(sharing) = sharing {
             self.begin_shared(&mut state, sharing)?;
         }
-        let batch = self.open(&mut state)?;
-        // SAFETY: the commands are being recorded.
-        unsafe { self.gpu.order(batch.commands) };
-        batch.pieces += 1;
-        let result = work(&mut Recording { gpu: &self.gpu, batch: &mut *batch })?;
-        if let Some(sharing) = sharing {
-            self.end_shared(&mut state, sharing, sharing.unnamed_stream())?;
-            return Ok(result);
-        }
-        // An idle stream starts immediately. A busy one gets the rest in long batches, at the latest when it becomes
-        // idle.
-        let (is_first, is_long) = (batch.pieces == 1, batch.pieces >= MOST_PIECES);
-        let is_soon = state.last.is_some_and(|last| last.elapsed() < SOON);
-        if is_long || (!is_soon && self.timeline.has_reached(state.submitted)?) {
-            self.submit(&mut state)?;
-        } else if is_first {
-            let until = state.last.map_or_else(Instant::now, |last| last + SOON);
-            self.follower.follow(self.own.clone(), self.timeline.clone(), state.submitted, until);
+        let result = {
+            let mut last = self.last();
+            let section = is_ordered.then_some(&mut last.section);
+            let (result, value) = self.queue.record(&mut state, section, work)?;
+            last.value = value;
+            result
+        };
+        match sharing {
+            Some(sharing) => self.end_shared(&mut state, sharing, sharing.unnamed_stream())?,
+            None => self.queue.submit_if_due(&mut state)?,
         }
         Ok(result)
     }
 
-    /// Submits the open batch. Returns the value that signals all of the stream's work.
+    /// Submits what is recorded. Returns the value that signals all of the stream's work.
     pub fn flush(&self) -> Result<u64> {
-        let mut state = self.state();
-        self.submit(&mut state)?;
-        Ok(state.submitted)
+        let value = self.value_after();
+        self.timeline().submit_up_to(value)?;
+        Ok(value)
     }
 
-    fn submit(&self, state: &mut State) -> Result<()> {
-        let Some(batch) = state.open.take() else { return Ok(()) };
-        let device = &self.gpu.device;
-        // Makes writes visible to the host.
-        let barrier = [vk::MemoryBarrier::default()
-            .src_access_mask(vk::AccessFlags::MEMORY_WRITE)
-            .dst_access_mask(vk::AccessFlags::HOST_READ | vk::AccessFlags::HOST_WRITE)];
-        let commands = [batch.commands];
-        let semaphores: Vec<vk::Semaphore> = batch.waits.iter().map(|(t, _)| t.semaphore).collect();
-        let values: Vec<u64> = batch.waits.iter().map(|(_, value)| *value).collect();
-        let stages = vec![vk::PipelineStageFlags::ALL_COMMANDS; semaphores.len()];
-        let own = (&self.timeline, batch.value);
-        let signaled = || [own].into_iter().chain(batch.tells.as_ref().map(|(t, value)| (t, *value)));
-        let signals: Vec<vk::Semaphore> = signaled().map(|(t, _)| t.semaphore).collect();
-        let reached: Vec<u64> = signaled().map(|(_, value)| value).collect();
-        let mut timeline =
-            vk::TimelineSemaphoreSubmitInfo::default().wait_semaphore_values(&values).signal_semaphore_values(&reached);
-        let info = vk::SubmitInfo::default()
-            .command_buffers(&commands)
-            .wait_semaphores(&semaphores)
-            .wait_dst_stage_mask(&stages)
-            .signal_semaphores(&signals)
-            .push_next(&mut timeline);
-        // SAFETY: recording of the commands has ended; the queue is locked.
-        unsafe {
-            let (from, to) = (vk::PipelineStageFlags::ALL_COMMANDS, vk::PipelineStageFlags::HOST);
-            let none = vk::DependencyFlags::empty();
-            device.cmd_pipeline_barrier(batch.commands, from, to, none, &barrier, &[], &[]);
-            device
-                .end_command_buffer(batch.commands)
-                .map_err(|code| failed("vkEndCommandBuffer", code, "queueing work"))?;
-            let queue = self.gpu.queue(self.queue);
-            device
-                .queue_submit(*queue, &[info], vk::Fence::null())
-                .map_err(|code| failed("vkQueueSubmit", code, "queueing work"))?;
-        }
-        (state.submitted, state.last) = (batch.value, Some(Instant::now()));
-        state.in_flight.push_back(batch);
-        Ok(())
+    /// The value for an event: what is recorded is submitted, unless more work of other streams may join the batch.
+    pub(crate) fn mark(&self) -> Result<u64> {
+        if self.queue.is_shared() { Ok(self.value_after()) } else { self.flush() }
     }
 
-    /// Makes later work wait for values of other streams, which have been submitted.
-    pub fn wait_for(&self, others: Vec<(Arc<Timeline>, u64)>) -> Result<()> {
-        let others: Vec<_> = others
-            .into_iter()
-            .filter(|(t, value)| !Arc::ptr_eq(t, &self.timeline) && !t.has_reached(*value).unwrap_or(false))
-            .collect();
+    /// Makes later work wait for values of other streams.
+    pub fn wait_for(&self, others: Vec<Point>) -> Result<()> {
+        let others = others.into_iter().filter(|(t, value)| !t.has_reached(*value).unwrap_or(false)).collect();
+        let others = submitted_elsewhere(others, self.timeline())?;
         if others.is_empty() {
             return Ok(());
         }
-        let mut state = self.state();
-        // Work before this does not wait.
-        self.submit(&mut state)?;
-        self.open(&mut state)?.waits.extend(others);
-        if let Some(sharing) = self.sharing() {
-            // The other interface's work waits too.
-            self.end_shared(&mut state, sharing, sharing.unnamed_stream())?;
+        let mut state = self.queue.state();
+        let sharing = self.sharing();
+        {
+            let mut last = self.last();
+            for point in others.iter().filter(|(t, _)| Arc::ptr_eq(t, self.timeline())) {
+                // The queue's own work: a barrier follows it.
+                last.value = last.value.max(point.1);
+                last.section = state.sections.current();
+            }
+            let is_new = |point: &Point| {
+                !Arc::ptr_eq(&point.0, self.timeline()) && (sharing.is_some() || !self.queue.waits_for(&state, point))
+            };
+            let others: Vec<Point> = others.into_iter().filter(is_new).collect();
+            if !others.is_empty() {
+                last.value = self.queue.wait_for(&mut state, others)?;
+            }
         }
-        Ok(())
+        match sharing {
+            // The other interface's work waits too.
+            Some(sharing) => self.end_shared(&mut state, sharing, sharing.unnamed_stream()),
+            None => Ok(()),
+        }
     }
 
     /// The value that signals all work recorded so far.
     pub fn value_after(&self) -> u64 {
-        let state = self.state();
-        state.open.as_ref().map_or(state.submitted, |batch| batch.value)
+        self.last().value
     }
 
     /// Whether all work is done.
     pub fn is_done(&self) -> Result<bool> {
         let value = self.flush()?;
-        self.timeline.has_reached(value)
+        self.timeline().has_reached(value)
     }
 
     /// Waits for all work, with a timeout. Returns whether it is done.
     pub fn wait(&self, time: Option<Duration>) -> Result<bool> {
         let value = self.flush()?;
-        let is_done = self.timeline.wait(value, time)?;
+        let is_done = self.timeline().wait(value, time)?;
         if is_done {
-            self.reap(&mut self.state())?;
+            self.queue.reap(&mut self.queue.state())?;
         }
         Ok(is_done)
     }
 }
 
-impl HasBatch for Stream {
-    fn submit_open(&self) {
-        // A failure here occurs again in a wait for the stream, which reports it.
-        let _ = self.flush();
-    }
+/// Submits the work that reaches these values.
+fn submitted(points: Vec<Point>) -> Result<Vec<Point>> {
+    points.iter().try_for_each(|(t, value)| t.submit_up_to(*value))?;
+    Ok(points)
+}
+
+/// The same, but for the values of one timeline.
+fn submitted_elsewhere(points: Vec<Point>, own: &Arc<Timeline>) -> Result<Vec<Point>> {
+    points.iter().filter(|(t, _)| !Arc::ptr_eq(t, own)).try_for_each(|(t, value)| t.submit_up_to(*value))?;
+    Ok(points)
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
         let _ = self.wait(None);
-        self.gpu.give_queue(self.queue);
-        let state = self.state();
-        // SAFETY: its work is done, or the device lost.
-        unsafe { self.gpu.device.destroy_command_pool(state.pool, None) }
+        if self.counts {
+            self.queues.give(&self.queue);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::event::Event;
+    use crate::memory::{Kind, Memory};
+    use crate::{Instances, Request, VulkanDriver};
+
+    /// A device, with as many streams as it has queues, and one more: the first and the last share a queue.
+    struct Fixture {
+        _driver: VulkanDriver,
+        queues: Arc<Queues>,
+        streams: Vec<Arc<Stream>>,
+        memory: Arc<Memory>,
+        at: u64,
+    }
+
+    const BYTES: u64 = 4096;
+
+    impl Drop for Fixture {
+        fn drop(&mut self) {
+            self.streams.clear();
+            self.queues.follower.end();
+        }
+    }
+
+    impl Fixture {
+        /// `None` without a device.
+        fn new() -> Option<Fixture> {
+            let request = Request { takes_processor: true, ..Request::default() };
+            let driver = crate::open(&Instances::default(), &request).ok()?;
+            let gpu = driver.gpu();
+            let queues = Arc::new(Queues::new(gpu));
+            let streams = (0..=gpu.queues.len()).map(|_| Stream::new(&queues, 0).unwrap()).collect();
+            let memory = Arc::new(Memory::new(gpu, Kind::Pinned));
+            let at = memory.allocate(BYTES).unwrap();
+            Some(Fixture { _driver: driver, queues, streams, memory, at })
+        }
+
+        fn fill(&self, stream: &Stream, word: u32) {
+            let part = self.memory.find(self.at).unwrap();
+            let work = |r: &mut Recording<'_>| {
+                // SAFETY: the range is within its buffer.
+                unsafe { r.gpu().device.cmd_fill_buffer(r.commands(), part.buffer, part.offset, BYTES, word) };
+                Ok(())
+            };
+            stream.record(work).unwrap();
+        }
+
+        fn words(&self) -> &[u32] {
+            // SAFETY: the memory is mapped, and the work was waited for.
+            unsafe { std::slice::from_raw_parts(self.at as *const u32, BYTES as usize / 4) }
+        }
+
+        fn shared(&self) -> (&Stream, &Stream) {
+            (&self.streams[0], self.streams.last().unwrap())
+        }
+    }
+
+    fn submitted(stream: &Stream) -> u64 {
+        stream.queue.state().submitted
+    }
+
+    fn section(stream: &Stream) -> u64 {
+        stream.last().section
+    }
+
+    #[test]
+    fn streams_of_a_queue_record_into_one_batch() {
+        let Some(f) = Fixture::new() else { return };
+        let (a, b) = f.shared();
+        assert!(Arc::ptr_eq(&a.queue, &b.queue) && a.queue.is_shared());
+        let start = Instant::now();
+        f.fill(a, 1);
+        f.fill(b, 2);
+        let (first, second) = (a.value_after(), b.value_after());
+        // A slow machine may take so long that the batch was submitted.
+        if start.elapsed() < Duration::from_micros(50) {
+            assert_eq!((first, second, submitted(a)), (1, 1, 0));
+            assert_eq!(section(a), section(b), "no barrier is between different streams");
+        }
+        f.fill(b, 3);
+        assert!(section(b) > section(a), "a barrier is between pieces of a stream");
+        let (before, timed) = (section(b), Event::new(&f.queues.gpu, true).unwrap());
+        timed.record(b).unwrap();
+        assert_eq!(section(b), before, "a timestamp needs no barrier");
+        assert!(b.wait(None).unwrap() && submitted(a) >= 1);
+        assert!(f.words().iter().all(|&w| w == 3));
+    }
+
+    #[test]
+    fn recorded_work_of_a_shared_queue_is_submitted_without_a_wait() {
+        let Some(f) = Fixture::new() else { return };
+        let (a, _) = f.shared();
+        f.fill(a, 7);
+        let start = Instant::now();
+        while !a.timeline().has_reached(a.value_after()).unwrap() {
+            assert!(start.elapsed() < Duration::from_secs(20), "the work does not start");
+            std::thread::yield_now();
+        }
+        assert!(f.words().iter().all(|&w| w == 7));
+    }
+
+    #[test]
+    fn a_stream_with_a_queue_of_its_own_starts_immediately() {
+        let Some(f) = Fixture::new() else { return };
+        let alone = Stream::new(&Arc::new(Queues::new(&f.queues.gpu)), 0).unwrap();
+        assert!(!alone.queue.is_shared());
+        f.fill(&alone, 4);
+        assert_eq!((alone.value_after(), submitted(&alone)), (1, 1));
+        alone.wait(None).unwrap();
+        // A stream that is waited for at once does not count.
+        let queues = Arc::new(Queues::new(&f.queues.gpu));
+        let all: Vec<_> = (0..f.queues.gpu.queues.len()).map(|_| Stream::new(&queues, 0).unwrap()).collect();
+        let waited = Stream::waited(&queues).unwrap();
+        assert!(all.iter().all(|s| !s.queue.is_shared()) && !waited.queue.is_shared());
+        f.fill(&waited, 5);
+        waited.wait(None).unwrap();
+        assert!(f.words().iter().all(|&w| w == 5));
+    }
+
+    #[test]
+    fn an_event_of_the_same_queue_is_a_barrier() {
+        let Some(f) = Fixture::new() else { return };
+        let (a, b) = f.shared();
+        let event = Event::new(&f.queues.gpu, false).unwrap();
+        for round in 1..=20 {
+            f.fill(a, round);
+            event.record(a).unwrap();
+            b.wait_for(event.stands_for().into_iter().collect()).unwrap();
+            let before = section(a);
+            f.fill(b, 100 + round);
+            // Without a barrier only if the event was complete.
+            assert!(section(b) > before || a.timeline().has_reached(event.stands_for().unwrap().1).unwrap());
+            assert!(b.wait(None).unwrap());
+            assert!(f.words().iter().all(|&w| w == 100 + round));
+        }
+    }
+
+    #[test]
+    fn waits_submit_what_they_wait_for() {
+        let Some(f) = Fixture::new() else { return };
+        let (a, b) = f.shared();
+        let event = Event::new(&f.queues.gpu, false).unwrap();
+        f.fill(a, 1);
+        event.record(a).unwrap();
+        // Work that no stream waits for, behind the event.
+        f.fill(b, 2);
+        event.wait().unwrap();
+        assert!(event.is_done().unwrap());
+        // A stream of another device queue, if there is one: here, of the same queue again.
+        let other = Stream::new(&Arc::new(Queues::new(&f.queues.gpu)), 0).unwrap();
+        for round in 10..30 {
+            f.fill(a, round);
+            event.record(a).unwrap();
+            other.wait_for(event.stands_for().into_iter().collect()).unwrap();
+            f.fill(&other, 100 + round);
+            assert!(other.wait(None).unwrap());
+            assert!(f.words().iter().all(|&w| w == 100 + round));
+        }
+        assert!(b.is_done().unwrap() || b.wait(None).unwrap());
+    }
+
+    #[test]
+    fn queues_count_their_streams() {
+        let Some(f) = Fixture::new() else { return };
+        let queues = Arc::new(Queues::new(&f.queues.gpu));
+        let count = f.queues.gpu.queues.len();
+        let mut all: Vec<_> = (0..2 * count).map(|_| Stream::new(&queues, 0).unwrap()).collect();
+        assert!(all.iter().all(|s| s.queue.is_shared()));
+        let rest = all.split_off(count);
+        drop(rest);
+        assert!(all.iter().all(|s| !s.queue.is_shared()));
+        let kept = Arc::downgrade(&all[0].queue);
+        drop(all);
+        assert!(kept.upgrade().is_none(), "a queue's pool lives as long as its streams");
     }
 }

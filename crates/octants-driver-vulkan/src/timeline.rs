@@ -1,6 +1,7 @@
 //! [`Timeline`]: a timeline semaphore, whose values signal completed work.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use ash::vk;
@@ -13,17 +14,38 @@ use crate::gpu::Gpu;
 /// How long a wait polls before it sleeps.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// A timeline semaphore. Values count the submissions of a stream.
-#[derive(Debug)]
+/// Submits work that is recorded.
+pub(crate) trait Submits: Send + Sync {
+    /// Submits what is recorded, if the value is not submitted yet.
+    fn submit_up_to(&self, value: u64) -> Result<()>;
+}
+
+/// A timeline semaphore.
 pub struct Timeline {
     gpu: Arc<Gpu>,
     pub(crate) semaphore: vk::Semaphore,
+    /// For a queue's timeline.
+    queue: Option<Weak<dyn Submits>>,
+    /// The queue's submitted work reaches this value.
+    submitted: AtomicU64,
+}
+
+impl std::fmt::Debug for Timeline {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Timeline({:?})", self.semaphore)
+    }
 }
 
 impl Timeline {
     /// A new one, at zero.
     pub fn new(gpu: &Arc<Gpu>) -> Result<Timeline> {
         Timeline::create(gpu, vk::SemaphoreCreateInfo::default())
+    }
+
+    /// The same, of a queue. Its values count the queue's submissions, including the next one.
+    pub(crate) fn of(mut self, queue: Weak<dyn Submits>) -> Timeline {
+        self.queue = Some(queue);
+        self
     }
 
     /// A new one that can be exported.
@@ -38,12 +60,26 @@ impl Timeline {
         // SAFETY: the structures are whole.
         let semaphore = unsafe { gpu.device.create_semaphore(&info, None) }
             .map_err(|code| failed("vkCreateSemaphore", code, "creating a stream"))?;
-        Ok(Timeline { gpu: gpu.clone(), semaphore })
+        Ok(Timeline { gpu: gpu.clone(), semaphore, queue: None, submitted: AtomicU64::new(0) })
     }
 
     /// The device.
     pub(crate) fn gpu(&self) -> &Gpu {
         &self.gpu
+    }
+
+    /// The queue has submitted work that reaches a value.
+    pub(crate) fn note_submitted(&self, value: u64) {
+        self.submitted.store(value, Ordering::Release);
+    }
+
+    /// Submits the queue's work that reaches a value, if it is only recorded. Called without a locked queue.
+    pub(crate) fn submit_up_to(&self, value: u64) -> Result<()> {
+        // A queue ends after its work.
+        match self.queue.as_ref().filter(|_| self.submitted.load(Ordering::Acquire) < value).and_then(Weak::upgrade) {
+            Some(queue) => queue.submit_up_to(value),
+            None => Ok(()),
+        }
     }
 
     /// Whether the value was reached.
@@ -54,8 +90,10 @@ impl Timeline {
         Ok(now >= value)
     }
 
-    /// Waits for the value, with a timeout. Returns whether it was reached.
+    /// Waits for the value, with a timeout. Returns whether it was reached. Called without a locked queue, unless the
+    /// value is submitted.
     pub fn wait(&self, value: u64, time: Option<Duration>) -> Result<bool> {
+        self.submit_up_to(value)?;
         if !self.gpu.is_processor {
             // The system takes some 20 us to wake a thread.
             let start = Instant::now();

@@ -48,6 +48,51 @@ def test_s8_hundreds_of_interdependent_streams(real):
         s.destroy()
 
 
+@qd.kernel
+def triple(x: Ints):
+    for i in x:
+        x[i] = 3 * x[i] + 1
+
+
+@qd.kernel
+def mix(x: Ints, y: Ints):
+    for i in y:
+        y[i] = 5 * y[i] + x[i]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_s16_each_of_many_streams_is_in_order(real, seed):
+    # More streams than a device has queues. The updates are not atomic, and their order matters.
+    rng = np.random.default_rng(seed)
+    streams = [qd.create_stream() for _ in range(24)]
+    arrays = [ints(1000) for _ in streams]
+    expected = np.arange(24)
+    for number, x in enumerate(arrays):
+        x.fill(number)
+    qd.sync()
+    event, timed = qd.create_event(), qd.create_event(timing=True)
+    for _ in range(500):
+        a, b = rng.integers(0, 24, 2)
+        what = rng.integers(0, 20)
+        if what < 16:
+            triple(arrays[a], qd_stream=streams[a])
+            expected[a] = (3 * expected[a] + 1) % 2**32
+        elif what == 16:
+            streams[a].synchronize()
+        elif what == 17:
+            timed.record(streams[a])
+        elif a != b:
+            event.record(streams[a])
+            event.wait(streams[b])
+            mix(arrays[a], arrays[b], qd_stream=streams[b])
+            expected[b] = (5 * expected[b] + expected[a]) % 2**32
+            streams[a].wait(streams[b])
+    for x, value in zip(arrays, expected, strict=True):
+        assert (x.to_numpy().astype(np.uint32) == value).all()
+    for s in streams:
+        s.destroy()
+
+
 def test_s11_work_around_sections_needs_no_event(mode):
     a, b = ints(), ints()
     with qd.create_stream() as s:

@@ -72,7 +72,7 @@ impl<'py> Gathered<'py> {
         Ok(())
     }
 
-    /// Waits for a launch, and copies written arrays back.
+    /// Waits for a launch, copies written arrays back, and keeps the memory of copies for later launches.
     #[cold]
     pub fn copy_back(
         &self,
@@ -84,11 +84,19 @@ impl<'py> Gathered<'py> {
         let stream = stream.unwrap_or_else(|| program.session.device().default_stream());
         waiting(py, |caller| stream.finish(caller))?;
         let copy_to = py.import("numpy")?.getattr(pyo3::intern!(py, "copyto"))?;
-        let foreign = Package::get(py)?.foreign_copies.bind(py).getattr(pyo3::intern!(py, "copy_back"))?;
-        let mut written = self.copied.iter().filter(|array| written(array.leaf));
-        written.try_for_each(|array| {
-            let copy = if array.is_foreign { &foreign } else { &copy_to };
-            copy.call1((&array.original, &array.copy)).map(drop)
-        })
+        let copies = Package::get(py)?.foreign_copies.bind(py);
+        for array in &self.copied {
+            let (original, copy) = (&array.original, &array.copy);
+            match (written(array.leaf), array.is_foreign) {
+                (true, true) => drop(copies.call_method1(pyo3::intern!(py, "copy_back"), (original, copy))?),
+                (true, false) => drop(copy_to.call1((original, copy))?),
+                (false, _) => {}
+            }
+        }
+        // Only now, so that no argument of this launch takes the copy of another one.
+        for array in self.copied.iter().filter(|array| array.is_foreign) {
+            copies.call_method1(pyo3::intern!(py, "release"), (&array.original, &array.copy))?;
+        }
+        Ok(())
     }
 }
