@@ -359,6 +359,7 @@ struct Held {
     result: DevicePtr,
     seed: u64,
     number: u64,
+    step: Option<u32>,
     failures: Arc<Failures>,
     printer: Arc<Printer>,
 }
@@ -375,6 +376,7 @@ impl QueuedTask {
             result: launch.result,
             seed: launch.seed,
             number: launch.number,
+            step: launch.step,
             failures: launch.failures.clone(),
             printer: launch.printer.clone(),
         });
@@ -399,6 +401,7 @@ impl QueuedTask {
             end: CheckpointWords::NONE,
             seed: held.seed,
             number: held.number,
+            step: held.step,
             nested: false,
             failures: &held.failures,
             printer: &held.printer,
@@ -418,7 +421,14 @@ impl QueuedTask {
                 && *error.kind() != ErrorKind::Interrupted
             {
                 let (kernel, message) = (launch.kernel.name.clone(), error.to_string());
-                launch.failures.record(|| Failure { kernel, message, location: String::new(), stream: 0, race: None });
+                launch.failures.record(|| Failure {
+                    kernel,
+                    message,
+                    location: String::new(),
+                    step: launch.step,
+                    stream: 0,
+                    race: None,
+                });
             }
         });
     }

@@ -28,6 +28,8 @@ pub struct CapturedGraph {
 /// A graph's steps, and how they are launched.
 pub(crate) struct Plan {
     pub(crate) steps: Vec<Step>,
+    /// Failures name the step.
+    pub(crate) names_steps: bool,
     pub(crate) lanes: usize,
     pub(crate) awaited_handles: Vec<u64>,
     /// Memory that is the graph's own, and whether it always holds the same.
@@ -158,6 +160,7 @@ impl CapturedGraph {
         let lanes = steps.iter().map(|s| s.lane + 1).max().unwrap_or(1);
         let plan = Plan {
             steps,
+            names_steps: true,
             lanes,
             awaited_handles,
             own,
@@ -168,6 +171,12 @@ impl CapturedGraph {
             makes: 0,
         };
         CapturedGraph { device: device.clone(), plan: Mutex::new(plan) }
+    }
+
+    /// For launches that the program did not capture: failures do not name their steps.
+    pub(crate) fn without_step_names(self) -> CapturedGraph {
+        self.lock().names_steps = false;
+        self
     }
 
     /// Exchanges launches for those that another capture has noted, in order, for launches of the graph from now on.

@@ -5,6 +5,7 @@
 //! channel's list. Entries of the list are never removed, because work captured into a graph may write records at any
 //! time.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -21,11 +22,17 @@ const BYTES: u64 = 1 << 20;
 /// Words of records.
 const CAPACITY: u32 = ((BYTES - DeviceChannel::BYTES) / 8) as u32;
 
+/// A kernel, and its step if it is one of a captured graph.
+type Sender = (Arc<KernelMeta>, Option<u32>);
+
 /// A stream's channel.
 #[derive(Debug)]
 pub(crate) struct Channel {
     memory: DevicePtr,
-    kernels: Vec<Arc<KernelMeta>>,
+    /// Kernels, and the steps of a captured graph that they are.
+    kernels: Vec<Sender>,
+    /// The index in `kernels` of each kernel, by address, and step.
+    known: HashMap<(usize, Option<u32>), u64>,
     /// Words taken out since the channel was empty.
     taken: u32,
     /// So is the failure.
@@ -38,7 +45,7 @@ impl Channel {
         let memory = unsafe { driver.allocate_pinned(BYTES) }?;
         // SAFETY: the memory is the host's to write, and zeroed.
         unsafe { (*(memory.0 as *mut DeviceChannel)).capacity = CAPACITY }
-        Ok(Channel { memory, kernels: Vec::new(), taken: 0, failure_taken: false })
+        Ok(Channel { memory, kernels: Vec::new(), known: HashMap::new(), taken: 0, failure_taken: false })
     }
 
     /// Its address for code.
@@ -46,17 +53,22 @@ impl Channel {
         self.memory
     }
 
-    /// The number by which a kernel's records name it.
+    /// The number by which the records of a kernel, in a step of a captured graph if it is one, name it.
     #[inline]
-    pub(crate) fn kernel_id(&mut self, kernel: &Arc<KernelMeta>) -> u64 {
-        // The kernel is usually one of those that wrote most recently.
-        match self.kernels.iter().rposition(|k| Arc::ptr_eq(k, kernel)) {
-            Some(known) => known as u64,
-            None => {
-                self.kernels.push(kernel.clone());
-                self.kernels.len() as u64 - 1
-            }
+    pub(crate) fn kernel_id(&mut self, kernel: &Arc<KernelMeta>, step: Option<u32>) -> u64 {
+        // Usually the one that wrote most recently.
+        if let Some((last, known)) = self.kernels.last()
+            && Arc::ptr_eq(last, kernel)
+            && *known == step
+        {
+            return self.kernels.len() as u64 - 1;
         }
+        let next = self.kernels.len() as u64;
+        let id = *self.known.entry((Arc::as_ptr(kernel) as usize, step)).or_insert(next);
+        if id == next {
+            self.kernels.push((kernel.clone(), step));
+        }
+        id
     }
 
     /// Whether to drain the channel before the next launch.
@@ -88,15 +100,15 @@ impl Channel {
         while self.taken < end {
             let at = DeviceChannel::BYTES + 8 * u64::from(self.taken);
             // Words that are reserved but not written yet, or that found no space, are zero.
-            let Some((kernel, site)) = self.read(at, end - self.taken, &mut values) else { break };
+            let Some(((kernel, _), site)) = self.read(at, end - self.taken, &mut values) else { break };
             print_site(&kernel, printer, site, &values);
             self.taken += 1 + values.len() as u32;
         }
         if !self.failure_taken
             && failed.load(Ordering::Acquire) != 0
-            && let Some((kernel, site)) = self.read(FAILURE, DeviceChannel::FAILURE_WORDS as u32, &mut values)
+            && let Some(((kernel, step), site)) = self.read(FAILURE, DeviceChannel::FAILURE_WORDS as u32, &mut values)
         {
-            fail_at_site(&kernel, failures, site, &values);
+            fail_at_site((&kernel, step), failures, site, &values);
             self.failure_taken = true;
         }
         // A host write may be lost if the device concurrently changes the same word, because not every bus supports
@@ -122,13 +134,13 @@ impl Channel {
     }
 
     /// The record at this offset, of at most this many words; `None` if there is none.
-    fn read(&self, offset: u64, most: u32, values: &mut Vec<u64>) -> Option<(Arc<KernelMeta>, u32)> {
+    fn read(&self, offset: u64, most: u32, values: &mut Vec<u64>) -> Option<(Sender, u32)> {
         // SAFETY: the offset is within the channel, as are the words that follow it.
         let load = |n: u64| unsafe { ((self.memory.0 + offset) as *const u64).add(n as usize).read_volatile() };
         let header = load(0);
         let kernel = self.kernels.get(((header >> 32) as usize).checked_sub(1)?)?.clone();
         let site = header as u32;
-        let count = kernel.site_values(site).min(most as usize - 1) as u64;
+        let count = kernel.0.site_values(site).min(most as usize - 1) as u64;
         values.clear();
         values.extend((1..=count).map(load));
         Some((kernel, site))

@@ -284,5 +284,6 @@ fn graph_of(device: &Arc<DeviceCore>, launches: &[Arc<CapturedLaunch>]) -> Optio
     };
     let depends_on: Vec<Vec<usize>> =
         (0..launches.len()).map(|later| (0..later).filter(|earlier| conflict(*earlier, later)).collect()).collect();
-    Some(CapturedGraph::of_steps(device, cycle::steps_of(launches, &depends_on, LANES), Vec::new(), Vec::new()))
+    let steps = cycle::steps_of(launches, &depends_on, LANES);
+    Some(CapturedGraph::of_steps(device, steps, Vec::new(), Vec::new()).without_step_names())
 }

@@ -12,10 +12,11 @@ use crate::nesting;
 use crate::scratch::Scratch;
 
 impl StreamCore {
-    /// The log channel for a launch of a kernel that logs, and the kernel's id in this channel.
+    /// The log channel for a launch of a kernel that logs, in a step of a captured graph if it is one, and the kernel's
+    /// id in this channel.
     pub(crate) fn log_channel_for(
         &self,
-        kernel: &LoadedKernel,
+        (kernel, step): (&LoadedKernel, Option<u32>),
         scratch: &mut Scratch,
         caller: &dyn Caller,
     ) -> Result<(DevicePtr, u64)> {
@@ -29,7 +30,7 @@ impl StreamCore {
                 none.insert(channel)
             }
         };
-        let log_channel = (channel.memory(), channel.kernel_id(&kernel.meta));
+        let log_channel = (channel.memory(), channel.kernel_id(&kernel.meta, step));
         if channel.is_filling() && !self.is_captured()? {
             // SAFETY: the stream is alive.
             unsafe { self.wait(caller)? };

@@ -103,6 +103,8 @@ pub struct Launch<'a> {
     pub seed: u64,
     /// Number of the launch in the program.
     pub number: u64,
+    /// Its index among the steps of a captured graph, for messages about failures.
+    pub step: Option<u32>,
     /// Where a device that evaluates loop conditions counts the iterations, in the frame: a word per loop. Null if the
     /// counts are not needed.
     pub rounds: DevicePtr,

@@ -110,6 +110,8 @@ pub struct Failure {
     pub message: String,
     /// `path:line`.
     pub location: String,
+    /// The step of a captured graph, counted from 0.
+    pub step: Option<u32>,
     /// Number of the stream; zero for the default stream.
     pub stream: u32,
     /// The race, if the failure is a race and not an assertion.
@@ -120,6 +122,9 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let message = if self.message.is_empty() { "assertion failed" } else { &self.message };
         write!(f, "{message}\n  in kernel `{}`", self.kernel)?;
+        if let Some(step) = self.step {
+            write!(f, " (step {step} of a captured graph)")?;
+        }
         if !self.location.is_empty() {
             write!(f, " at {}", self.location)?;
         }
@@ -203,6 +208,7 @@ mod tests {
             kernel: n.into(),
             message: String::new(),
             location: "f.py:3".into(),
+            step: None,
             stream: 0,
             race: None,
         };

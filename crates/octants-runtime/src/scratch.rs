@@ -30,6 +30,8 @@ pub(crate) struct Scratch {
     pub(crate) is_nested: bool,
     /// Messages of the current launch go to the channel there, under this number.
     pub(crate) log_channel: (DevicePtr, u64),
+    /// The step of a captured graph that the current launch is.
+    pub(crate) step: Option<u32>,
     /// Argument slots of a launch that changes them before it passes them on.
     pub(crate) slots: Vec<u64>,
     /// The checkpoint at which the current launch resumes, and the one at which it ended.
@@ -58,6 +60,7 @@ impl Default for Scratch {
             channel: None,
             is_nested: false,
             log_channel: (DevicePtr(0), 0),
+            step: None,
             slots: Vec::new(),
             checkpoints: Checkpoints::default(),
         }

@@ -24,8 +24,8 @@ pub(crate) fn print_site(kernel: &KernelMeta, printer: &Printer, site: u32, valu
     printer.print(&text);
 }
 
-/// Records the failure of an assertion at a kernel's site.
-pub(crate) fn fail_at_site(kernel: &KernelMeta, failures: &Failures, site: u32, values: &[u64]) {
+/// Records the failure of an assertion at a kernel's site, in a step of a captured graph if it is one.
+pub(crate) fn fail_at_site((kernel, step): (&KernelMeta, Option<u32>), failures: &Failures, site: u32, values: &[u64]) {
     failures.record(|| {
         let mut message = String::new();
         let mut location = String::new();
@@ -38,7 +38,7 @@ pub(crate) fn fail_at_site(kernel: &KernelMeta, failures: &Failures, site: u32, 
             }
             None => message.push_str("compiler bug: assertion at an unknown site"),
         }
-        Failure { kernel: kernel.name.clone(), message, location, stream: 0, race }
+        Failure { kernel: kernel.name.clone(), message, location, step, stream: 0, race }
     });
 }
 
@@ -50,6 +50,6 @@ impl Launch<'_> {
 
     /// Records the failure of an assertion at a site.
     pub fn fail(&self, site: u32, values: &[u64]) {
-        fail_at_site(self.kernel, self.failures, site, values);
+        fail_at_site((self.kernel, self.step), self.failures, site, values);
     }
 }

@@ -88,7 +88,14 @@ fn a_failure_is_reported_once_by_the_next_wait() {
     // SAFETY: the driver does not use arguments.
     unsafe { device.default_stream().launch(&kernel, &[0, 0], &Uninterruptible) }.unwrap();
     let error = device.synchronize(&Uninterruptible).unwrap_err();
-    let failure = Failure { kernel: "k".into(), message: "5".into(), location: "a.py:1".into(), stream: 0, race: None };
+    let failure = Failure {
+        kernel: "k".into(),
+        message: "5".into(),
+        location: "a.py:1".into(),
+        step: None,
+        stream: 0,
+        race: None,
+    };
     assert_eq!(*error.kind(), ErrorKind::Assertion(failure));
     assert_eq!(error.to_string(), "5\n  in kernel `k` at a.py:1");
     device.synchronize(&Uninterruptible).unwrap();

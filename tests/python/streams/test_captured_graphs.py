@@ -412,11 +412,22 @@ def test_a_failed_assertion_belongs_to_the_graph_launch(program):
         g.launch()
         qd.sync()
 
-    with pytest.raises(AssertionError, match="too large"):
+    with pytest.raises(AssertionError, match=r"too large\n  in kernel `check` \(step 1 of a captured graph\) at "):
         launched()
     x.fill(1)
     g.launch()
     qd.sync()
+    # The step of the outer graph; a launch outside of graphs has none.
+    with qd.graph.capture() as outer:
+        for _ in range(3):
+            scale(x, 1.0)
+        g.launch()
+    with pytest.raises(AssertionError, match=r"\(step 4 of a captured graph\)"):
+        outer.launch()
+        qd.sync()
+    with pytest.raises(AssertionError, match=r"in kernel `check` at "):
+        check(x)
+        qd.sync()
 
 
 def test_a_graph_ends_with_its_program():

@@ -119,6 +119,7 @@ impl<'a> Sectioned<'a> {
             end: self.end,
             seed: 0,
             number: 0,
+            step: None,
             nested: false,
             failures: &self.failures,
             printer: &self.printer,
@@ -244,7 +245,7 @@ fn a_captured_graph_is_one_launch_with_updated_arguments() {
     again.begin_here().unwrap();
     launch(3);
     again.end_here();
-    assert_eq!(graph.exchange(&[3], &again).unwrap(), [true], "it is the same code");
+    assert_eq!(graph.exchange(&[3], &again, &mut []).unwrap(), [true], "it is the same code");
     assert_eq!((calls(), calls()), ("graph_exchange graph_exchange graph_launch".into(), "graph_launch".into()));
     // One that the driver refuses is queued step by step.
     let capture = device.capture().unwrap();

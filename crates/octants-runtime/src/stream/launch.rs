@@ -156,8 +156,11 @@ impl StreamCore {
             grown.map_err(|e| device.explain(e))?;
         }
         if !(device.immediate || nested) {
-            scratch.log_channel =
-                if kernel.logs { self.log_channel_for(kernel, scratch, caller)? } else { (DevicePtr(0), 0) };
+            scratch.log_channel = if kernel.logs {
+                self.log_channel_for((kernel, scratch.step), scratch, caller)?
+            } else {
+                (DevicePtr(0), 0)
+            };
             // SAFETY: the contract above.
             return unsafe { self.queue(kernel, (args, arrays), scratch, caller) };
         }
@@ -220,6 +223,7 @@ impl StreamCore {
             end: kernel.checkpoint_words(scratch.frame, scratch.result),
             seed: device.seed.load(Ordering::Relaxed),
             number: device.next_launch_number(nested),
+            step: scratch.step,
             nested,
             failures: &self.failures,
             printer: &device.printer,

@@ -25,6 +25,8 @@ use crate::scratch::{Checkpoints, Room, Scratch};
 struct Replay<'a> {
     stream: &'a Arc<StreamCore>,
     steps: &'a [Step],
+    /// Failures name the step.
+    names_steps: bool,
     /// The channel of each launch that sends messages, by step.
     log_channels: Vec<(DevicePtr, u64)>,
     /// Number of the first launch of a piece.
@@ -127,9 +129,16 @@ impl StreamCore {
         if !scratch.fits(room) {
             scratch.grow(&*device.driver, self.handle, room, captured).map_err(|e| device.explain(e))?;
         }
-        let log_channels = self.log_channels_for(&plan.steps, scratch, caller)?;
-        let mut replay =
-            Replay { stream: self, steps: &plan.steps, log_channels, number: 0, result: scratch.result, caller };
+        let log_channels = self.log_channels_for(&plan.steps, plan.names_steps, scratch, caller)?;
+        let mut replay = Replay {
+            stream: self,
+            steps: &plan.steps,
+            names_steps: plan.names_steps,
+            log_channels,
+            number: 0,
+            result: scratch.result,
+            caller,
+        };
         for at in 0..layout.pieces.len() {
             let piece = &layout.pieces[at];
             // SAFETY: the contract above.
@@ -161,6 +170,7 @@ impl StreamCore {
     fn log_channels_for(
         &self,
         steps: &[Step],
+        names_steps: bool,
         scratch: &mut Scratch,
         caller: &dyn Caller,
     ) -> Result<Vec<(DevicePtr, u64)>> {
@@ -168,11 +178,13 @@ impl StreamCore {
         if self.device.immediate || !steps.iter().any(logs) {
             return Ok(Vec::new());
         }
-        let log_channel = |step: &Step| match &step.work {
-            Work::Launch(launch) if launch.kernel.logs => self.log_channel_for(&launch.kernel, scratch, caller),
+        let log_channel = |(step, number): (&Step, u32)| match &step.work {
+            Work::Launch(launch) if launch.kernel.logs => {
+                self.log_channel_for((&launch.kernel, names_steps.then_some(number)), scratch, caller)
+            }
             _ => Ok((DevicePtr(0), 0)),
         };
-        steps.iter().map(log_channel).collect()
+        steps.iter().zip(0..).map(log_channel).collect()
     }
 }
 
@@ -196,6 +208,7 @@ impl<'a> Replay<'a> {
             end: CheckpointWords::NONE,
             seed: device.seed.load(Ordering::Relaxed),
             number: self.number + layout.ordinals[step],
+            step: self.names_steps.then_some(step as u32),
             nested: false,
             failures: &self.stream.failures,
             printer: &device.printer,
@@ -208,12 +221,15 @@ impl<'a> Replay<'a> {
     /// # Safety
     /// As [`Stream::launch_graph`].
     unsafe fn run_alone(&self, piece: &Piece, scratch: &mut Scratch) -> Result<()> {
-        for step in &self.steps[piece.steps.clone()] {
+        for place in piece.steps.clone() {
             // SAFETY: the contract above.
             unsafe {
-                match &step.work {
+                match &self.steps[place].work {
                     Work::Launch(launch) => {
-                        self.run_launch(launch, scratch)?;
+                        scratch.step = self.names_steps.then_some(place as u32);
+                        let end = self.run_launch(launch, scratch);
+                        scratch.step = None;
+                        end?;
                     }
                     Work::Foreign(graph) => {
                         self.stream.check_not_capturing("take a graph of another library")?;
