@@ -20,8 +20,12 @@ use crate::recorded::Recorded;
 use crate::sharing::Point;
 use crate::timeline::{Submits, Timeline};
 
-/// Maximum pieces of work per batch.
-const MOST_PIECES: u32 = 64;
+/// Pieces of work per batch, and the maximum while other batches keep the device busy: between two batches, a device may
+/// do nothing for some microseconds.
+const ENOUGH_PIECES: u32 = 64;
+const MOST_PIECES: u32 = 512;
+/// Submitted batches that keep the device busy until another one is submitted.
+const BUSY: usize = 2;
 
 /// After a submission, work is batched for this long even if the queue is idle: a submission takes the host ten times
 /// as long as recording a piece.
@@ -239,7 +243,7 @@ impl Queue {
         let Some(pieces) = state.open.as_ref().map(|batch| batch.pieces) else { return Ok(()) };
         let is_shared = self.is_shared();
         let is_soon = state.last.is_some_and(|last| last.elapsed() < SOON);
-        if pieces >= MOST_PIECES || (!is_shared && !is_soon && self.timeline.has_reached(state.submitted)?) {
+        if self.is_long(state, pieces)? || (!is_shared && !is_soon && self.timeline.has_reached(state.submitted)?) {
             return self.submit(state);
         }
         if pieces == 1 {
@@ -248,6 +252,17 @@ impl Queue {
             self.follower.follow(self.own.clone(), self.timeline.clone(), state.submitted, until);
         }
         Ok(())
+    }
+
+    /// Whether a batch of this many pieces should not grow.
+    fn is_long(&self, state: &mut State, pieces: u32) -> Result<bool> {
+        if !(ENOUGH_PIECES..MOST_PIECES).contains(&pieces) {
+            return Ok(pieces >= MOST_PIECES);
+        }
+        if state.in_flight.len() >= BUSY {
+            self.reap(state)?;
+        }
+        Ok(state.in_flight.len() < BUSY)
     }
 
     /// Makes later work wait for values of other timelines, which have been submitted. Returns the open batch's value.

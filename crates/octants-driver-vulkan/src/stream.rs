@@ -400,6 +400,18 @@ mod tests {
     }
 
     #[test]
+    fn batches_grow_while_the_device_is_busy() {
+        let Some(f) = Fixture::new() else { return };
+        let (a, _) = f.shared();
+        for number in 0..2000 {
+            f.fill(a, number);
+        }
+        assert!(submitted(a) >= 3, "a batch has at most 512 pieces");
+        assert!(a.wait(None).unwrap());
+        assert!(f.words().iter().all(|&w| w == 1999));
+    }
+
+    #[test]
     fn queues_count_their_streams() {
         let Some(f) = Fixture::new() else { return };
         let queues = Arc::new(Queues::new(&f.queues.gpu));
