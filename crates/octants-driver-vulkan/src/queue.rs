@@ -116,8 +116,8 @@ pub(crate) struct State {
     in_flight: VecDeque<Batch>,
     free: Vec<vk::CommandBuffer>,
     pub(crate) sections: Sections,
-    /// The values that submitted batches, or the open one, wait for.
-    waited: Vec<Point>,
+    /// The values that submitted batches, or the open one, wait for, each with the value of its batch.
+    waited: Vec<(Point, u64)>,
 }
 
 /// See the file's text.
@@ -271,23 +271,25 @@ impl Queue {
         if state.open.as_ref().is_some_and(|batch| batch.pieces > 0) {
             self.submit(state)?;
         }
-        state
-            .waited
-            .retain(|(t, _)| Arc::strong_count(t) > 1 && !others.iter().any(|(other, _)| Arc::ptr_eq(t, other)));
-        state.waited.extend(others.iter().cloned());
-        let batch = self.open(state)?;
-        batch.waits.extend(others);
-        Ok(batch.value)
+        let value = self.open(state)?.value;
+        let is_replaced = |t: &Arc<Timeline>| others.iter().any(|(other, _)| Arc::ptr_eq(t, other));
+        state.waited.retain(|((t, _), _)| Arc::strong_count(t) > 1 && !is_replaced(t));
+        state.waited.extend(others.iter().map(|point| (point.clone(), value)));
+        self.open(state)?.waits.extend(others);
+        Ok(value)
     }
 
-    /// Whether all later work waits for a value of another timeline already.
-    pub(crate) fn waits_for(&self, state: &State, (timeline, value): &Point) -> bool {
-        state.waited.iter().any(|(t, waited)| Arc::ptr_eq(t, timeline) && waited >= value)
+    /// The value of the batch, if any, that waits for a value of another timeline. All later work does so too.
+    pub(crate) fn waits_for(&self, state: &State, (timeline, value): &Point) -> Option<u64> {
+        let waits = |((t, waited), _): &&(Point, u64)| Arc::ptr_eq(t, timeline) && waited >= value;
+        state.waited.iter().find(waits).map(|(_, batch)| *batch)
     }
 
     /// Submits the open batch.
     pub(crate) fn submit(&self, state: &mut State) -> Result<()> {
         let Some(batch) = state.open.take() else { return Ok(()) };
+        let is_submitted = |(t, value): &Point| t.is_submitted(*value);
+        debug_assert!(batch.waits.iter().all(is_submitted), "a wait for work that is not submitted");
         let device = &self.gpu.device;
         // Makes writes visible to the host.
         let barrier = [vk::MemoryBarrier::default()
@@ -317,7 +319,8 @@ impl Queue {
             device
                 .end_command_buffer(batch.commands)
                 .map_err(|code| failed("vkEndCommandBuffer", code, "queueing work"))?;
-            let queue = self.gpu.queue(self.number);
+            // Tests have more queues than the device.
+            let queue = self.gpu.queue(self.number % self.gpu.queues.len());
             device
                 .queue_submit(*queue, &[info], vk::Fence::null())
                 .map_err(|code| failed("vkQueueSubmit", code, "queueing work"))?;
@@ -363,7 +366,12 @@ pub struct Queues {
 impl Queues {
     /// All queues of a device, without streams.
     pub fn new(gpu: &Arc<Gpu>) -> Queues {
-        let all = Mutex::new(vec![(0, Weak::new()); gpu.queues.len()]);
+        Queues::with_count(gpu, gpu.queues.len())
+    }
+
+    /// As many queues as requested. Those beyond the device's queues submit to the same ones.
+    pub(crate) fn with_count(gpu: &Arc<Gpu>, count: usize) -> Queues {
+        let all = Mutex::new(vec![(0, Weak::new()); count]);
         Queues { gpu: gpu.clone(), follower: Arc::default(), all }
     }
 
