@@ -20,8 +20,12 @@ use crate::recorded::Recorded;
 use crate::sharing::Point;
 use crate::timeline::{Submits, Timeline};
 
-/// Maximum pieces of work per batch.
-const MOST_PIECES: u32 = 64;
+/// Pieces of work per batch, and the maximum while other batches keep the device busy: between two batches, a device may
+/// do nothing for some microseconds.
+const ENOUGH_PIECES: u32 = 64;
+const MOST_PIECES: u32 = 512;
+/// Submitted batches that keep the device busy until another one is submitted.
+const BUSY: usize = 2;
 
 /// After a submission, work is batched for this long even if the queue is idle: a submission takes the host ten times
 /// as long as recording a piece.
@@ -112,8 +116,8 @@ pub(crate) struct State {
     in_flight: VecDeque<Batch>,
     free: Vec<vk::CommandBuffer>,
     pub(crate) sections: Sections,
-    /// The values that submitted batches, or the open one, wait for.
-    waited: Vec<Point>,
+    /// The values that submitted batches, or the open one, wait for, each with the value of its batch.
+    waited: Vec<(Point, u64)>,
 }
 
 /// See the file's text.
@@ -239,7 +243,7 @@ impl Queue {
         let Some(pieces) = state.open.as_ref().map(|batch| batch.pieces) else { return Ok(()) };
         let is_shared = self.is_shared();
         let is_soon = state.last.is_some_and(|last| last.elapsed() < SOON);
-        if pieces >= MOST_PIECES || (!is_shared && !is_soon && self.timeline.has_reached(state.submitted)?) {
+        if self.is_long(state, pieces)? || (!is_shared && !is_soon && self.timeline.has_reached(state.submitted)?) {
             return self.submit(state);
         }
         if pieces == 1 {
@@ -250,29 +254,42 @@ impl Queue {
         Ok(())
     }
 
+    /// Whether a batch of this many pieces should not grow.
+    fn is_long(&self, state: &mut State, pieces: u32) -> Result<bool> {
+        if !(ENOUGH_PIECES..MOST_PIECES).contains(&pieces) {
+            return Ok(pieces >= MOST_PIECES);
+        }
+        if state.in_flight.len() >= BUSY {
+            self.reap(state)?;
+        }
+        Ok(state.in_flight.len() < BUSY)
+    }
+
     /// Makes later work wait for values of other timelines, which have been submitted. Returns the open batch's value.
     pub(crate) fn wait_for(&self, state: &mut State, others: Vec<Point>) -> Result<u64> {
         // Work before this does not wait.
         if state.open.as_ref().is_some_and(|batch| batch.pieces > 0) {
             self.submit(state)?;
         }
-        state
-            .waited
-            .retain(|(t, _)| Arc::strong_count(t) > 1 && !others.iter().any(|(other, _)| Arc::ptr_eq(t, other)));
-        state.waited.extend(others.iter().cloned());
-        let batch = self.open(state)?;
-        batch.waits.extend(others);
-        Ok(batch.value)
+        let value = self.open(state)?.value;
+        let is_replaced = |t: &Arc<Timeline>| others.iter().any(|(other, _)| Arc::ptr_eq(t, other));
+        state.waited.retain(|((t, _), _)| Arc::strong_count(t) > 1 && !is_replaced(t));
+        state.waited.extend(others.iter().map(|point| (point.clone(), value)));
+        self.open(state)?.waits.extend(others);
+        Ok(value)
     }
 
-    /// Whether all later work waits for a value of another timeline already.
-    pub(crate) fn waits_for(&self, state: &State, (timeline, value): &Point) -> bool {
-        state.waited.iter().any(|(t, waited)| Arc::ptr_eq(t, timeline) && waited >= value)
+    /// The value of the batch, if any, that waits for a value of another timeline. All later work does so too.
+    pub(crate) fn waits_for(&self, state: &State, (timeline, value): &Point) -> Option<u64> {
+        let waits = |((t, waited), _): &&(Point, u64)| Arc::ptr_eq(t, timeline) && waited >= value;
+        state.waited.iter().find(waits).map(|(_, batch)| *batch)
     }
 
     /// Submits the open batch.
     pub(crate) fn submit(&self, state: &mut State) -> Result<()> {
         let Some(batch) = state.open.take() else { return Ok(()) };
+        let is_submitted = |(t, value): &Point| t.is_submitted(*value);
+        debug_assert!(batch.waits.iter().all(is_submitted), "a wait for work that is not submitted");
         let device = &self.gpu.device;
         // Makes writes visible to the host.
         let barrier = [vk::MemoryBarrier::default()
@@ -302,7 +319,8 @@ impl Queue {
             device
                 .end_command_buffer(batch.commands)
                 .map_err(|code| failed("vkEndCommandBuffer", code, "queueing work"))?;
-            let queue = self.gpu.queue(self.number);
+            // Tests have more queues than the device.
+            let queue = self.gpu.queue(self.number % self.gpu.queues.len());
             device
                 .queue_submit(*queue, &[info], vk::Fence::null())
                 .map_err(|code| failed("vkQueueSubmit", code, "queueing work"))?;
@@ -348,7 +366,12 @@ pub struct Queues {
 impl Queues {
     /// All queues of a device, without streams.
     pub fn new(gpu: &Arc<Gpu>) -> Queues {
-        let all = Mutex::new(vec![(0, Weak::new()); gpu.queues.len()]);
+        Queues::with_count(gpu, gpu.queues.len())
+    }
+
+    /// As many queues as requested. Those beyond the device's queues submit to the same ones.
+    pub(crate) fn with_count(gpu: &Arc<Gpu>, count: usize) -> Queues {
+        let all = Mutex::new(vec![(0, Weak::new()); count]);
         Queues { gpu: gpu.clone(), follower: Arc::default(), all }
     }
 

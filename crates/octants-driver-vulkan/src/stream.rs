@@ -177,12 +177,16 @@ impl Stream {
                 last.value = last.value.max(point.1);
                 last.section = state.sections.current();
             }
-            let is_new = |point: &Point| {
-                !Arc::ptr_eq(&point.0, self.timeline()) && (sharing.is_some() || !self.queue.waits_for(&state, point))
-            };
-            let others: Vec<Point> = others.into_iter().filter(is_new).collect();
-            if !others.is_empty() {
-                last.value = self.queue.wait_for(&mut state, others)?;
+            let mut new: Vec<Point> = Vec::new();
+            for point in others.into_iter().filter(|(t, _)| !Arc::ptr_eq(t, self.timeline())) {
+                match self.queue.waits_for(&state, &point).filter(|_| sharing.is_none()) {
+                    // The stream's work is done only when that batch is.
+                    Some(batch) => last.value = last.value.max(batch),
+                    None => new.push(point),
+                }
+            }
+            if !new.is_empty() {
+                last.value = self.queue.wait_for(&mut state, new)?;
             }
         }
         match sharing {
@@ -397,6 +401,51 @@ mod tests {
             assert!(f.words().iter().all(|&w| w == 100 + round));
         }
         assert!(b.is_done().unwrap() || b.wait(None).unwrap());
+    }
+
+    #[test]
+    fn a_stream_is_done_only_after_what_it_waits_for() {
+        let Some(f) = Fixture::new() else { return };
+        let queues = Arc::new(Queues::with_count(&f.queues.gpu, 2));
+        let streams: Vec<_> = (0..4).map(|_| Stream::new(&queues, 0).unwrap()).collect();
+        let [a, b, c, d] = &streams[..] else { unreachable!() };
+        assert!(Arc::ptr_eq(&a.queue, &c.queue) && Arc::ptr_eq(&b.queue, &d.queue));
+        let (event, joined) = (Event::new(&f.queues.gpu, false).unwrap(), Event::new(&f.queues.gpu, false).unwrap());
+        for round in 1..=50 {
+            // Enough work that it is not done before the waits.
+            (0..200).for_each(|_| f.fill(b, 0));
+            f.fill(b, round);
+            event.record(b).unwrap();
+            let point = event.stands_for().unwrap();
+            // Both streams of the other queue wait. The second needs no wait of its own.
+            a.wait_for(vec![point.clone()]).unwrap();
+            c.wait_for(vec![point.clone()]).unwrap();
+            joined.record(c).unwrap();
+            match round % 3 {
+                0 => assert!(c.wait(None).unwrap()),
+                1 => joined.wait().unwrap(),
+                _ => {
+                    d.wait_for(joined.stands_for().into_iter().collect()).unwrap();
+                    assert!(d.wait(None).unwrap());
+                }
+            }
+            assert!(point.0.has_reached(point.1).unwrap(), "the work that the stream waits for is not done");
+            assert!(f.words().iter().all(|&w| w == round));
+        }
+        drop(streams);
+        queues.follower.end();
+    }
+
+    #[test]
+    fn batches_grow_while_the_device_is_busy() {
+        let Some(f) = Fixture::new() else { return };
+        let (a, _) = f.shared();
+        for number in 0..2000 {
+            f.fill(a, number);
+        }
+        assert!(submitted(a) >= 3, "a batch has at most 512 pieces");
+        assert!(a.wait(None).unwrap());
+        assert!(f.words().iter().all(|&w| w == 1999));
     }
 
     #[test]

@@ -73,6 +73,11 @@ impl Timeline {
         self.submitted.store(value, Ordering::Release);
     }
 
+    /// Whether the work that reaches a value is submitted. For timelines of other interfaces, always.
+    pub(crate) fn is_submitted(&self, value: u64) -> bool {
+        self.queue.is_none() || self.submitted.load(Ordering::Acquire) >= value
+    }
+
     /// Submits the queue's work that reaches a value, if it is only recorded. Called without a locked queue.
     pub(crate) fn submit_up_to(&self, value: u64) -> Result<()> {
         // A queue ends after its work.
