@@ -7,7 +7,7 @@
 //!
 //! Rounds of launches that a program repeats become graphs with the same order: see `cycle`.
 //!
-//! Reading order: `elements`, `decisions`, `placement`, `cycle`.
+//! Reading order: `elements`, `decisions`, `placement`, `cycle`, `fuse_launches`, `make_graph`.
 //!
 //! Any other operation on the default stream runs after all lanes, and later launches run after that operation: the
 //! stream *settles* during its turn (`StreamCore::wait_turn`). Launches that involve the host stay on the default
@@ -17,24 +17,29 @@
 mod cycle;
 mod decisions;
 pub(crate) mod elements;
+mod fuse_launches;
+mod make_graph;
 mod placement;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use cycle::{Expected, Held, History};
+use cycle::{Expected, GraphId, Held, History};
 pub use decisions::Decision;
 use decisions::{Conflicts, described};
-use elements::{Elements, Given, given_buffers};
+use elements::{Given, given_buffers};
+pub use fuse_launches::Fusion;
+use fuse_launches::Making;
+use make_graph::graph_of;
 use placement::State;
 
 use crate::buffer::Buffer;
 use crate::caller::Caller;
 use crate::capture::CapturedLaunch;
-use crate::captured_graph::CapturedGraph;
-use crate::cores::{DeviceCore, LaunchesElsewhere, StreamCore};
+use crate::cores::{LaunchesElsewhere, StreamCore};
 use crate::driver::{Driver, EventHandle};
 use crate::error::Result;
+use crate::fusion::Fuser;
 use crate::kernel::LoadedKernel;
 use crate::nesting::{self, Submitting};
 use crate::report::lock;
@@ -79,7 +84,7 @@ impl Lanes {
         home: &Arc<StreamCore>,
         kernel: &LoadedKernel,
         args: &[u64],
-        caller: &dyn Caller,
+        (caller, fuser): (&dyn Caller, Option<&dyn Fuser>),
     ) -> Result<Option<Option<Results>>> {
         let device = &home.device;
         let stays = kernel.meta.has_messages()
@@ -88,7 +93,7 @@ impl Lanes {
             || kernel.spilled_at.is_some()
             || decides(&kernel.sections)
             || args.len() != kernel.meta.arg_slots as usize;
-        if !stays && self.hold(home, kernel, args, caller)? {
+        if !stays && self.hold(home, (kernel, args), caller, fuser)? {
             return Ok(Some(None));
         }
         let given = if stays { None } else { given_buffers(device, kernel, args) };
@@ -120,13 +125,19 @@ impl Lanes {
 
     /// Holds a launch that is expected, or launches the graph that it completes. False if it must be launched
     /// individually.
-    fn hold(&self, home: &Arc<StreamCore>, kernel: &LoadedKernel, args: &[u64], caller: &dyn Caller) -> Result<bool> {
+    fn hold(
+        &self,
+        home: &Arc<StreamCore>,
+        (kernel, args): (&LoadedKernel, &[u64]),
+        caller: &dyn Caller,
+        fuser: Option<&dyn Fuser>,
+    ) -> Result<bool> {
         if !self.holding.load(Ordering::Acquire) {
             return Ok(false);
         }
         let mut state = lock(&self.state);
-        let make = |launches: &[Arc<CapturedLaunch>]| graph_of(&home.device, launches);
-        match state.history.take(kernel, args, make) {
+        let fuser = fuser.filter(|fuser| fuser.is_on());
+        match state.history.take(kernel, args, fuser.is_some()) {
             Expected::Held => Ok(true),
             Expected::Complete(graph) => {
                 state.replays += 1;
@@ -136,12 +147,44 @@ impl Lanes {
                 unsafe { Stream::of(home.clone()).launch_graph(&graph, caller)? };
                 Ok(true)
             }
+            Expected::Make(id, launches) => {
+                drop(state);
+                self.make_graph(home, (id, launches), caller, fuser).map(|()| true)
+            }
             Expected::Not(held) => {
                 drop(state);
                 submit(home, held, caller)?;
                 Ok(false)
             }
         }
+    }
+
+    /// Makes a graph of launches, and launches it. Nothing is locked meanwhile, because a kernel may be compiled.
+    #[cold]
+    fn make_graph(
+        &self,
+        home: &Arc<StreamCore>,
+        (id, launches): (GraphId, Held),
+        caller: &dyn Caller,
+        fuser: Option<&dyn Fuser>,
+    ) -> Result<()> {
+        if fuser.is_some() {
+            caller.will_block();
+        }
+        let making = Making { device: &home.device, fuser, temporaries: &[] };
+        let Some(made) = graph_of(&making, &launches) else {
+            self.submit_held(History::give_up, caller);
+            return submit(home, launches, caller);
+        };
+        let graph = made.graph.clone();
+        lock(&self.state).history.keep_graph(id, graph.clone());
+        let _submitting = Submitting::begin();
+        // SAFETY: the buffers are the device's, which the graph keeps.
+        unsafe { Stream::of(home.clone()).launch_graph(&graph, caller)? };
+        let mut state = lock(&self.state);
+        state.replays += 1;
+        state.decide_graph(made);
+        Ok(())
     }
 
     #[cold]
@@ -190,9 +233,12 @@ impl Lanes {
         Ok(state)
     }
 
-    /// The decisions since the last query.
-    pub(crate) fn take_decisions(&self) -> Vec<Decision> {
-        described(std::mem::take(&mut lock(&self.state).decisions))
+    /// The decisions and fusions since the last query.
+    pub(crate) fn take_decisions(&self) -> (Vec<Decision>, Vec<Fusion>) {
+        let mut state = lock(&self.state);
+        let (decided, fusions) = (std::mem::take(&mut state.decisions), std::mem::take(&mut state.fusions));
+        drop(state);
+        (described(decided), fusions)
     }
 }
 
@@ -261,27 +307,4 @@ fn submit(home: &Arc<StreamCore>, held: Held, caller: &dyn Caller) -> Result<()>
         // SAFETY: the arguments are those that the caller gave, and the launch keeps its buffers.
         unsafe { stream.launch(&launch.kernel, &launch.args, caller) }.map(|_| ())
     })
-}
-
-/// A graph of launches, each after those that it conflicts with. `None` if their memory has changed.
-fn graph_of(device: &Arc<DeviceCore>, launches: &[Arc<CapturedLaunch>]) -> Option<CapturedGraph> {
-    let given: Vec<Given> =
-        launches.iter().map(|l| given_buffers(device, &l.kernel, &l.args)).collect::<Option<_>>()?;
-    let conflict = |earlier: usize, later: usize| {
-        let (a, b) = (&launches[earlier], &launches[later]);
-        given[later].iter().any(|(buffer, of_b)| {
-            given[earlier].iter().any(|(other, of_a)| {
-                Arc::ptr_eq(buffer, other)
-                    && (of_a.written || of_b.written)
-                    && Elements { kernel: &a.kernel, args: &a.args, of: *of_a }.meet(&Elements {
-                        kernel: &b.kernel,
-                        args: &b.args,
-                        of: *of_b,
-                    })
-            })
-        })
-    };
-    let depends_on: Vec<Vec<usize>> =
-        (0..launches.len()).map(|later| (0..later).filter(|earlier| conflict(*earlier, later)).collect()).collect();
-    Some(CapturedGraph::of_steps(device, cycle::steps_of(launches, &depends_on, LANES), Vec::new(), Vec::new()))
 }

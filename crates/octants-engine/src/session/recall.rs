@@ -24,7 +24,9 @@ impl Session {
             .as_ref()
             .filter(|_| self.config().offline_cache && !self.config().shows_compilation() && !dumps_stages())
             // Race checks analyze the kernel, not its compiled code.
-            .filter(|_| !self.config().checks_races());
+            .filter(|_| !self.config().checks_races())
+            // So does fusion.
+            .filter(|_| !self.keeps_fusion_sources());
         let common = cache.and_then(|cache| cache.common(&self.machine)).map(|mut key| {
             key.add("concurrent_launches", &!self.device.is_immediate());
             key

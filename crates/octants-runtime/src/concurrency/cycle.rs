@@ -37,6 +37,8 @@ pub(super) struct History {
     period: usize,
     run: usize,
     round: Option<Round>,
+    /// How many rounds were expected.
+    rounds: u64,
 }
 
 /// A round that is expected.
@@ -46,8 +48,16 @@ struct Round {
     at: usize,
     /// The first that is held, up to `at`.
     held: usize,
-    /// The graphs, by their first launch.
-    graphs: HashMap<usize, Arc<CapturedGraph>>,
+    /// The graphs, by their first launch, and whether launches of it may be fused.
+    graphs: HashMap<(usize, bool), Arc<CapturedGraph>>,
+    number: u64,
+}
+
+/// Identifies a graph of a round.
+#[derive(Clone, Copy)]
+pub(super) struct GraphId {
+    round: u64,
+    at: (usize, bool),
 }
 
 /// Launches to submit one by one.
@@ -59,6 +69,8 @@ pub(super) enum Expected {
     Held,
     /// It completes the held launches to a graph, which must be launched.
     Complete(Arc<CapturedGraph>),
+    /// It completes these launches to a graph, which must be made.
+    Make(GraphId, Held),
     /// It was not expected: the held launches must be submitted first.
     Not(Held),
 }
@@ -79,13 +91,8 @@ fn hash_of(token: &Token) -> u64 {
 }
 
 impl History {
-    /// Takes a launch if it is the expected one. `make` makes a graph of launches.
-    pub(super) fn take(
-        &mut self,
-        kernel: &LoadedKernel,
-        args: &[u64],
-        make: impl FnOnce(&[Arc<CapturedLaunch>]) -> Option<CapturedGraph>,
-    ) -> Expected {
+    /// Takes a launch if it is the expected one. `fuses` says whether launches may be fused.
+    pub(super) fn take(&mut self, kernel: &LoadedKernel, args: &[u64], fuses: bool) -> Expected {
         let Some(round) = &mut self.round else { return Expected::Not(Held::new()) };
         match &round.tokens[round.at] {
             Token::Launch(launch) if launch.is(kernel, args) => {}
@@ -97,18 +104,20 @@ impl History {
         if matches!(round.tokens.get(round.at), Some(Token::Launch(_))) {
             return Expected::Held;
         }
-        let graph = match round.graphs.get(&round.held) {
-            Some(known) => Some(known.clone()),
-            None => make(&round.launches()).map(Arc::new),
+        let id = GraphId { round: round.number, at: (round.held, fuses) };
+        let expected = match round.graphs.get(&id.at) {
+            Some(known) => Expected::Complete(known.clone()),
+            None => Expected::Make(id, round.launches()),
         };
-        let Some(graph) = graph else {
-            // The caller submits the launch itself.
-            round.at -= 1;
-            return Expected::Not(self.give_up());
-        };
-        round.graphs.insert(round.held, graph.clone());
         round.begin_run();
-        Expected::Complete(graph)
+        expected
+    }
+
+    /// Keeps a graph for the next time, unless another round is expected meanwhile.
+    pub(super) fn keep_graph(&mut self, id: GraphId, graph: Arc<CapturedGraph>) {
+        if let Some(round) = self.round.as_mut().filter(|round| round.number == id.round) {
+            round.graphs.insert(id.at, graph);
+        }
     }
 
     /// Notes a launch that was submitted.
@@ -143,7 +152,7 @@ impl History {
     /// Resets the history. Returns the held launches.
     pub(super) fn give_up(&mut self) -> Held {
         let held = self.round.as_ref().map(Round::launches).unwrap_or_default();
-        *self = History::default();
+        *self = History { rounds: self.rounds, ..History::default() };
         held
     }
 
@@ -181,8 +190,9 @@ impl History {
         };
         let earlier = self.tokens.iter().skip(self.tokens.len() - 2 * self.period);
         if round.iter().zip(earlier).all(same) {
-            *self = History::default();
-            self.round = Some(Round { tokens: round, at: 0, held: 0, graphs: HashMap::new() });
+            let number = self.rounds + 1;
+            *self = History { rounds: number, ..History::default() };
+            self.round = Some(Round::new(round, number));
         }
     }
 
@@ -197,6 +207,16 @@ impl History {
 }
 
 impl Round {
+    /// A round whose first token is expected next. It is rotated to begin after a cut, because launches of a run become
+    /// one graph only within the round.
+    fn new(mut tokens: Vec<Token>, number: u64) -> Round {
+        let cut = tokens.iter().rposition(|t| matches!(t, Token::Cut));
+        let after = cut.map_or(0, |cut| (cut + 1) % tokens.len());
+        tokens.rotate_left(after);
+        let at = (tokens.len() - after) % tokens.len();
+        Round { tokens, at, held: at, graphs: HashMap::new(), number }
+    }
+
     /// Those that are held.
     fn launches(&self) -> Held {
         let launch = |t: &Token| match t {

@@ -25,6 +25,8 @@ pub struct Decision {
     pub depends_on: Vec<(u64, String)>,
     /// For each of them the elements in which they meet. Empty if unknown.
     pub reasons: Vec<String>,
+    /// For a launch of a graph, which replay of a round this was.
+    pub replay: Option<u64>,
 }
 
 /// A decision without texts: most are never asked for.
@@ -34,6 +36,8 @@ pub(super) struct Decided {
     pub args: Arc<[u64]>,
     pub lane: Option<usize>,
     pub depends_on: Conflicts,
+    /// The replay that it is part of.
+    pub replay: Option<u64>,
 }
 
 /// Decisions as texts.
@@ -44,8 +48,8 @@ pub(super) fn described(decided: VecDeque<Decided>) -> Vec<Decision> {
         let depends_on = of.depends_on.iter().map(|(n, b)| (*n, name(*b, &of.kernel).unwrap_or_default()));
         let reason = |(n, meeting): &(u64, Meeting)| by_number.get(n).and_then(|earlier| reason(earlier, of, *meeting));
         let reasons = of.depends_on.iter().map(|on| reason(on).unwrap_or_default()).collect();
-        let (number, kernel, lane) = (of.number, of.kernel.name.clone(), of.lane);
-        Decision { number, kernel, lane, depends_on: depends_on.collect(), reasons }
+        let (number, kernel, lane, replay) = (of.number, of.kernel.name.clone(), of.lane, of.replay);
+        Decision { number, kernel, lane, depends_on: depends_on.collect(), reasons, replay }
     };
     decided.iter().map(describe).collect()
 }

@@ -9,6 +9,8 @@ use super::LANES;
 use super::cycle::History;
 use super::decisions::{Conflicts, Decided};
 use super::elements::{Elements, Given, Meeting};
+use super::fuse_launches::Fusion;
+use super::make_graph::MadeGraph;
 use crate::caller::Caller;
 use crate::cores::DeviceCore;
 use crate::driver::{Driver, EventHandle, ModuleHandle};
@@ -41,6 +43,8 @@ pub(super) struct State {
     pub(super) history: History,
     /// Rounds that were launched as graphs.
     pub(super) replays: u64,
+    /// Fusions since the last report.
+    pub(super) fusions: Vec<Fusion>,
 }
 
 /// For each lane, one more than the number of the last launch that other work depends on.
@@ -243,7 +247,28 @@ impl State {
         if self.decisions.len() == MOST_DECISIONS {
             self.decisions.pop_front();
         }
-        self.decisions.push_back(Decided { number, kernel: kernel.meta.clone(), args, lane, depends_on });
+        let (kernel, replay) = (kernel.meta.clone(), None);
+        self.decisions.push_back(Decided { number, kernel, args, lane, depends_on, replay });
+    }
+
+    /// Keeps the decisions about the launches of a graph, which is launched for the first time, for a report.
+    pub(super) fn decide_graph(&mut self, made: MadeGraph) {
+        self.fusions.extend(made.fusions);
+        // Numbers of launches that later ones wait for stay as they are.
+        if !self.launches.is_empty() {
+            return;
+        }
+        let (first, replay) = (self.first, Some(self.replays));
+        self.first += made.decided.len() as u64;
+        for mut decided in made.decided {
+            decided.number += first;
+            decided.depends_on.iter_mut().for_each(|(number, _)| *number += first);
+            decided.replay = replay;
+            self.decisions.push_back(decided);
+        }
+        while self.decisions.len() > MOST_DECISIONS {
+            self.decisions.pop_front();
+        }
     }
 
     /// The events of the last launch of each lane.
