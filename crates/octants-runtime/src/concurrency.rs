@@ -7,7 +7,8 @@
 //!
 //! Rounds of launches that a program repeats become graphs with the same order: see `cycle`.
 //!
-//! Reading order: `elements`, `decisions`, `placement`, `cycle`, `fuse_launches`, `make_graph`.
+//! Reading order: `elements`, `decisions`, `placement`, `cycle`, `temporaries`, `fuse_launches`,
+//! `make_graph`.
 //!
 //! Any other operation on the default stream runs after all lanes, and later launches run after that operation: the
 //! stream *settles* during its turn (`StreamCore::wait_turn`). Launches that involve the host stay on the default
@@ -20,11 +21,12 @@ pub(crate) mod elements;
 mod fuse_launches;
 mod make_graph;
 mod placement;
+mod temporaries;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use cycle::{Expected, GraphId, Held, History};
+use cycle::{Expected, Held, History};
 pub use decisions::Decision;
 use decisions::{Conflicts, described};
 use elements::{Given, given_buffers};
@@ -32,6 +34,7 @@ pub use fuse_launches::Fusion;
 use fuse_launches::Making;
 use make_graph::graph_of;
 use placement::State;
+use temporaries::Ready;
 
 use crate::buffer::Buffer;
 use crate::caller::Caller;
@@ -48,6 +51,13 @@ use crate::stream::{Results, Stream};
 
 /// Lanes of a device.
 const LANES: usize = 8;
+
+/// Identifies a graph of a round: its first launch, and whether launches of it may be fused.
+#[derive(Clone, Copy)]
+struct GraphId {
+    round: u64,
+    at: (usize, bool),
+}
 
 /// A device's lanes.
 pub(crate) struct Lanes {
@@ -117,7 +127,7 @@ impl Lanes {
         let marked = state.mark(&*device.driver, lane, event);
         if marked.is_ok() {
             state.note((lane, event, depends_on), (kernel, args), &given);
-            state.history.note(captured(kernel, args, given));
+            state.history.note(captured(kernel, args, given), fuser.is_some_and(|fuser| fuser.is_on()));
             self.holding.store(true, Ordering::Release);
         }
         results.and_then(|results| marked.map(|()| Some(results)))
@@ -137,7 +147,13 @@ impl Lanes {
         }
         let mut state = lock(&self.state);
         let fuser = fuser.filter(|fuser| fuser.is_on());
-        match state.history.take(kernel, args, fuser.is_some()) {
+        if let Some(ready) = state.history.ready.take() {
+            drop(state);
+            self.launch_ready(home, ready, caller)?;
+            state = lock(&self.state);
+        }
+        let capture = || Some(captured(kernel, args, given_buffers(&home.device, kernel, args)?));
+        match state.history.take((kernel, args), fuser.is_some(), capture) {
             Expected::Held => Ok(true),
             Expected::Complete(graph) => {
                 state.replays += 1;
@@ -150,6 +166,10 @@ impl Lanes {
             Expected::Make(id, launches) => {
                 drop(state);
                 self.make_graph(home, (id, launches), caller, fuser).map(|()| true)
+            }
+            Expected::Prepare(id, launches, temporaries) => {
+                drop(state);
+                self.prepare_graph(home, (id, launches, temporaries), caller, fuser).map(|()| true)
             }
             Expected::Not(held) => {
                 drop(state);
@@ -187,10 +207,56 @@ impl Lanes {
         Ok(())
     }
 
+    /// Makes a graph without the temporaries of its launches. It is launched when no one can read them any more.
+    #[cold]
+    fn prepare_graph(
+        &self,
+        home: &Arc<StreamCore>,
+        (id, launches, temporaries): (GraphId, Held, Vec<u64>),
+        caller: &dyn Caller,
+        fuser: Option<&dyn Fuser>,
+    ) -> Result<()> {
+        caller.will_block();
+        let making = Making { device: &home.device, fuser, temporaries: &temporaries };
+        let Some(made) = graph_of(&making, &launches) else {
+            lock(&self.state).note_fusion(Fusion::of_needed_temporaries(&launches));
+            self.submit_held(History::give_up, caller);
+            return submit(home, launches, caller);
+        };
+        let mut state = lock(&self.state);
+        let graph = made.graph.clone();
+        state.history.keep_graph(id, graph.clone());
+        state.history.ready = Some(Ready { id, graph, made: Some(made), launches, temporaries });
+        Ok(())
+    }
+
+    /// Launches a graph if no one can read the temporaries that it does not store; otherwise its launches.
+    fn launch_ready(&self, home: &Arc<StreamCore>, ready: Ready, caller: &dyn Caller) -> Result<()> {
+        if !ready.is_unobserved() {
+            let mut state = lock(&self.state);
+            let held = if state.history.expects(ready.id) { state.history.give_up() } else { Held::new() };
+            drop(state);
+            submit(home, ready.launches, caller)?;
+            return submit(home, held, caller);
+        }
+        let submitting = Submitting::begin();
+        // SAFETY: the buffers are the device's, which the graph keeps.
+        unsafe { Stream::of(home.clone()).launch_graph(&ready.graph, caller)? };
+        drop(submitting);
+        let mut state = lock(&self.state);
+        state.replays += 1;
+        ready.made.into_iter().for_each(|made| state.decide_graph(made));
+        Ok(())
+    }
+
     #[cold]
     fn submit_held(&self, take: impl FnOnce(&mut History) -> Held, caller: &dyn Caller) {
         let home = self.home.upgrade().filter(|home| !home.device.is_closed() && !nesting::submitting());
         let Some(home) = home else { return };
+        let ready = lock(&self.state).history.ready.take();
+        if let Some(ready) = ready {
+            let _ = self.launch_ready(&home, ready, caller);
+        }
         let held = take(&mut lock(&self.state).history);
         // A driver that refuses a launch here also refuses later ones.
         let _ = submit(&home, held, caller);

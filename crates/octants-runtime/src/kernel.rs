@@ -32,6 +32,7 @@ pub struct LoadedKernel {
     pub(crate) witness: Option<Arc<dyn Witness>>,
     /// What a [`crate::Fuser`] needs to know about it. Nothing here does.
     source: Option<Arc<dyn Any + Send + Sync>>,
+    access_lines: Arc<Vec<Vec<String>>>,
 }
 
 /// The shared state of clones of a [`LoadedKernel`].
@@ -77,6 +78,7 @@ impl LoadedKernel {
             kept_under: None,
             witness: None,
             source: None,
+            access_lines: Arc::default(),
         }
     }
 
@@ -119,6 +121,16 @@ impl LoadedKernel {
     /// What a [`crate::Fuser`] needs to know about the kernel.
     pub fn source(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
         self.source.as_ref()
+    }
+
+    /// Sets the file and line of each access of each task, for reports.
+    pub fn with_access_lines(self, access_lines: Arc<Vec<Vec<String>>>) -> LoadedKernel {
+        LoadedKernel { access_lines, ..self }
+    }
+
+    /// The file and line of each access of each task.
+    pub fn access_lines(&self) -> &Arc<Vec<Vec<String>>> {
+        &self.access_lines
     }
 
     /// Sets the key under which the code is cached between processes.

@@ -113,9 +113,8 @@ class ConcurrencyReport:
             for launch in segment:
                 waits = (depths.get(number, 0) for number, _ in launch.depends_on)
                 depths[launch.number] = 1 + max(floor, *waits, 0)
-            if segment[0].lane is None or segment[0].replay is not None:
-                floor = max(depths.values())
-        return max(depths.values(), default=0)
+            floor = max(depths.values())
+        return floor
 
     def _segments(self) -> list[list[ConcurrentLaunch]]:
         """The launches, divided where order is that of the default stream: its own launches, and each graph, run after

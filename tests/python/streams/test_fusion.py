@@ -89,15 +89,18 @@ def two_loops(x: Floats, y: Floats):
         x[i] = y[i] + 2.0
 
 
-def launches_of(pick: random.Random, floats: list[Any], ints: list[Any]) -> list[Callable[[], None]]:
-    """A random sequence of launches, with arguments that may be the same."""
-    launches: list[Callable[[], None]] = []
+Launch = tuple[Any, tuple[Any, ...]]
+
+
+def launches_of(pick: random.Random, floats: int, ints: int) -> list[Launch]:
+    """A random sequence of kernels, with arguments that may be the same array: `("f", 1)` is one of floats."""
+    launches: list[Launch] = []
     for _ in range(pick.randrange(2, 9)):
-        x, y, z = (pick.choice(floats) for _ in range(3))
-        n, k = pick.choice(ints), pick.choice([0.5, -0.75, 0.25])
+        x, y, z = (("f", pick.randrange(floats)) for _ in range(3))
+        n, k = ("n", pick.randrange(ints)), pick.choice([0.5, -0.75, 0.25])
         # A stencil in place would race.
-        other = pick.choice([array for array in floats if array is not x])
-        kinds: list[tuple[Any, tuple[Any, ...]]] = [
+        other = ("f", pick.choice([array for array in range(floats) if array != x[1]]))
+        kinds: list[Launch] = [
             (scale, (x, y, k)),
             (scale, (x, y, k)),
             (mix, (x, y, z)),
@@ -111,33 +114,43 @@ def launches_of(pick: random.Random, floats: list[Any], ints: list[Any]) -> list
             (part, (x, *sorted(pick.sample([0, 10, N], 2)))),
             (two_loops, (x, y)),
         ]
-        kernel, arguments = pick.choice(kinds)
-        launches.append(lambda kernel=kernel, arguments=arguments: kernel(*arguments))
+        launches.append(pick.choice(kinds))
     return launches
 
 
-def run(seed: int, deviates: bool, **options: Any) -> tuple[list[bytes], qd.ConcurrencyReport | None]:
-    """The contents of the arrays after a random program, and its report."""
+def run(
+    seed: int, deviates: bool, temporaries: int = 0, **options: Any
+) -> tuple[list[bytes], qd.ConcurrencyReport | None]:
+    """The contents of the arrays after a random program, and its report. Each round allocates temporary arrays."""
     qd.init(arch=qd.cpu, cpu_streams=True, **options)
     pick = random.Random(seed)
-    floats = [qd.ndarray(qd.f32, shape=N) for _ in range(4)]
-    ints = [qd.ndarray(qd.i32, shape=N) for _ in range(2)]
+    floats, ints = [qd.ndarray(qd.f32, shape=N) for _ in range(4)], [qd.ndarray(qd.i32, shape=N) for _ in range(2)]
     values = np.random.default_rng(seed)
     for array in floats:
         array.from_numpy(values.normal(size=N).astype(np.float32))
     for array in ints:
         array.from_numpy(values.integers(-9, 9, size=N).astype(np.int32))
-    launches = launches_of(pick, floats, ints)
-    seen = []
-    for _ in range(ROUNDS):
-        for launch in launches:
-            launch()
+    launches = launches_of(pick, 4 + temporaries, 2)
+    seen, kept = [], []
+
+    def make_round() -> None:
+        all_floats = floats + [qd.ndarray(qd.f32, shape=N) for _ in range(temporaries)]
+        for kernel, arguments in launches:
+            arrays = {"f": all_floats, "n": ints}
+            kernel(*(arrays[a[0]][a[1]] if isinstance(a, tuple) else a for a in arguments))
             if deviates and pick.random() < 0.05:
-                seen.append(np.float32(floats[0][pick.randrange(N)]).tobytes())
+                seen.append(np.float32(pick.choice(all_floats)[pick.randrange(N)]).tobytes())
             if deviates and pick.random() < 0.03:
                 scale(floats[1], floats[2], 0.5)
+        if deviates and pick.random() < 0.2:
+            kept.extend(all_floats[4:])
+
+    for _ in range(ROUNDS + 2):
+        make_round()
+        if seed % 2:
+            qd.sync()
     report = qd.concurrency_report() if options.get("concurrency") else None
-    return seen + [array.to_numpy().tobytes() for array in [*floats, *ints]], report
+    return seen + [array.to_numpy().tobytes() for array in [*floats, *ints, *kept]], report
 
 
 def fused(report: qd.ConcurrencyReport | None) -> list[tuple[str, ...]]:
@@ -152,6 +165,20 @@ def test_random_programs_give_the_same_bits(seed: int, fast_math: bool) -> None:
     wanted, _ = run(seed, deviates, fast_math=fast_math)
     found, _ = run(seed, deviates, fast_math=fast_math, concurrency="auto+fuse")
     assert found == wanted
+
+
+@pytest.mark.parametrize("fast_math", [False, True])
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_random_programs_with_temporaries_give_the_same_bits(seed: int, fast_math: bool) -> None:
+    deviates = seed % 3 == 0
+    wanted, _ = run(seed, deviates, 3, fast_math=fast_math)
+    found, _ = run(seed, deviates, 3, fast_math=fast_math, concurrency="auto+fuse")
+    assert found == wanted
+
+
+def test_temporaries_of_random_programs_are_removed() -> None:
+    reports = [run(seed, False, 3, fast_math=False, concurrency="auto+fuse")[1] for seed in range(20)]
+    assert sum(any(of.removed for of in report.fusions) for report in reports if report) >= 2
 
 
 def test_random_programs_are_fused() -> None:
@@ -253,6 +280,82 @@ def test_fields_and_vectors_are_fused() -> None:
     np.testing.assert_array_equal(g.to_numpy(), values + 1)
     np.testing.assert_allclose(m.to_numpy(), np.sqrt(values**2 + 1 + (values + 3) ** 2), rtol=1e-6)
     assert fused(repeat(lambda: move(w), lambda: turn(w))) == [("move", "turn")]
+
+
+def with_temporary(x: Any, y: Any, kept: list[Any] | None = None) -> None:
+    t = qd.ndarray(qd.f32, shape=N)
+    scale(x, t, 0.5)
+    mix(t, x, y)
+    if kept is not None:
+        kept.append(t)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_temporaries_are_not_stored(waits: bool) -> None:
+    start()
+    x, y = arrays(2)
+    x.fill(8.0)
+    qd.sync()
+    qd.concurrency_report()
+    for _ in range(8):
+        with_temporary(x, y)
+        if waits:
+            qd.sync()
+    qd.sync()
+    report = qd.concurrency_report()
+    assert fused(report) == [("scale", "mix")]
+    # The name in the first kernel.
+    assert report.fusions[0].removed == ("y",)
+    assert report.replays == 5
+    assert "fused: scale, mix; not stored: y" in str(report)
+    assert (y.to_numpy() == 5.0 - 2.0).all()
+
+
+def test_temporaries_that_are_kept_are_stored() -> None:
+    start()
+    x, y = arrays(2)
+    x.fill(8.0)
+    kept: list[Any] = []
+    for n in range(12):
+        with_temporary(x, y, kept if n in (5, 9) else None)
+    assert qd.concurrency_report().replays > 0
+    assert [t[N - 1] for t in kept] == [5.0, 5.0]
+    assert (y.to_numpy() == 3.0).all()
+
+
+def test_temporaries_that_other_launches_read_are_stored() -> None:
+    start(fast_math=False)
+    x, y, z = arrays(3)
+    x.fill(8.0)
+
+    def step() -> None:
+        t = qd.ndarray(qd.f32, shape=N)
+        scale(x, t, 0.5)
+        mix(t, x, y)
+        smooth(t, z)
+
+    for _ in range(8):
+        step()
+    report = qd.concurrency_report()
+    assert report.replays == 0
+    assert "needed outside of one fused loop" in report.fusions[-1].refusal
+    assert (z[5], y[5]) == (2.5, 3.0)
+
+
+def test_a_temporary_that_is_read_first_holds_zeros() -> None:
+    start()
+    x = qd.ndarray(qd.f32, shape=N)
+    x.fill(8.0)
+
+    def step() -> None:
+        t = qd.ndarray(qd.f32, shape=N)
+        accumulate(x, t)
+        scale(t, x, 0.5)
+
+    for _ in range(8):
+        step()
+    # Each round takes half of the distance to 2.
+    assert x[0] == 2.0 + 6.0 * 0.5**8
 
 
 def test_loops_over_other_iterations_are_not_fused() -> None:

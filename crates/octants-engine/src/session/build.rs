@@ -16,7 +16,7 @@ use octants_passes::{PIPELINE, PassOptions, RaceWatch, offload, restrict_loops};
 use octants_runtime::{LoadedKernel, Pointer};
 use octants_schedule::schedule_program;
 
-use super::access::access_of_tasks;
+use super::access::{access_lines, access_of_tasks};
 use super::check_blocks::{check_block_dims, check_block_memory, check_cooperating_functions};
 use super::counters::counters_of;
 use super::race_check::RaceCheck;
@@ -241,12 +241,13 @@ impl Session {
         let buffers = program.buffers.clone();
         let pointers = |artifact: &Artifact| pointers(&layout, &buffers, artifact);
         let exposes_addresses = exposes_addresses(&program);
+        let lines = Arc::new(access_lines(&program, sources));
         // Code that this device rejects is compiled again.
         let load = |artifact: &Artifact| {
             let pointers = pointers(artifact);
             let kernel = self.device.load(artifact)?.with_pointers(pointers.clone());
             let kernel = kernel.telling_addresses(exposes_addresses).kept_under(kept_under);
-            Ok::<_, Error>((kernel, pointers))
+            Ok::<_, Error>((kernel.with_access_lines(lines.clone()), pointers))
         };
         let executable = |layout, (kernel, pointers), watched, was_kept| {
             let (launching, key, races) = (Launching::Plain, kept_under, None);

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use octants_diag::{SourceFile, Sources};
 use octants_frontend::Lowered;
 use octants_ir::{ArgLayout, Kernel, run_pipeline};
 use octants_passes::fuse_kernels::{FusedKernel, FusionPart, FusionPlan, Iterations, fuse_kernels, iterations_of};
@@ -139,10 +140,11 @@ impl Session {
 
     fn fuse_ir(&self, fusing: &Fusing) -> Result<FusedKernel, String> {
         let Fusing { sources, arguments } = fusing;
-        let mut parts = Vec::new();
+        let (mut parts, mut all) = (Vec::new(), Sources::default());
         for (source, (buffers, params)) in sources.iter().zip(&arguments.maps) {
             let kernel = &self.prepare(source)?.kernel;
-            parts.push(FusionPart { kernel, buffers: buffers.clone(), params: params.clone() });
+            let files = files_of(&source.lowered.sources).map(|file| all.add(file)).collect();
+            parts.push(FusionPart { kernel, buffers: buffers.clone(), params: params.clone(), files });
         }
         let plan = FusionPlan {
             parts,
@@ -164,9 +166,13 @@ impl Session {
         }
         let fused = self.fuse_ir(fusing)?;
         let mut watch = Stopwatch::default();
-        let own = &fusing.sources[0].lowered;
+        let mut sources = Sources::default();
+        for file in fusing.sources.iter().flat_map(|source| files_of(&source.lowered.sources)) {
+            sources.add(file);
+        }
+        let own = fusing.sources[0].lowered.clone();
         let program = offload(fused.kernel.clone());
-        let lowered = Lowered { kernel: fused.kernel, ..own.clone() };
+        let lowered = Lowered { kernel: fused.kernel, sources, ..own };
         let generate = || self.generate(&lowered, (program, None), false, &mut watch);
         let code = stacker::grow(STACK, generate).map_err(|e| e.to_string())?;
         self.compilations.add(code.name(), code.was_kept, watch);
@@ -188,6 +194,11 @@ impl Session {
             options: (self.config().fast_math, self.config().opt_level),
         }
     }
+}
+
+/// The source files of a kernel, in order.
+fn files_of(sources: &Sources) -> impl Iterator<Item = Arc<SourceFile>> + '_ {
+    (0..).map_while(|n| sources.get(n).cloned())
 }
 
 impl Fuser for Session {

@@ -42,6 +42,8 @@ pub struct FusionPart<'a> {
     pub buffers: Vec<BufferId>,
     /// For each of its parameters the one of the fused kernel.
     pub params: Vec<u32>,
+    /// For each of its source files the number among those of all kernels.
+    pub files: Vec<u32>,
 }
 
 /// The arguments of the fused kernel, and its options.
@@ -135,8 +137,6 @@ pub fn fuse_kernels(plan: &FusionPlan<'_>) -> Result<FusedKernel, Refusal> {
     simplify_locals(&mut kernel);
     fold_constants(&mut kernel, plan.fast_math);
     eliminate_dead_code(&mut kernel);
-    // Its parts are of different sources.
-    kernel.body.insts.iter_mut().for_each(|inst| inst.span = Span::default());
     Ok(FusedKernel { kernel, zeros, removed })
 }
 
@@ -149,8 +149,19 @@ fn rename_arguments(part: &FusionPart<'_>) -> Kernel {
             Op::Param(p) => *p = part.params[*p as usize],
             _ => {}
         }
+        inst.span = span_in(&part.files, inst.span);
     }
     kernel
+}
+
+/// A source location among the files of all kernels. Of a call that was inlined, it is that of the call, because only
+/// the first kernel's calls can be named.
+fn span_in(files: &[u32], span: Span) -> Span {
+    let number = |file: u32| files.get(file as usize).copied().unwrap_or(u32::MAX);
+    match span.call {
+        call if call > 0 && number(0) > 0 => Span { file: number(0), start: call - 1, end: call, call: 0 },
+        _ => Span { file: number(span.file), ..span },
+    }
 }
 
 /// The instructions at the top level of the fused body that are of one loop.

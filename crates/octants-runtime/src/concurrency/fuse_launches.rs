@@ -33,6 +33,15 @@ pub struct Fusion {
     pub refusal: String,
 }
 
+impl Fusion {
+    /// Launches whose temporaries cannot be removed.
+    pub(super) fn of_needed_temporaries(launches: &[Arc<CapturedLaunch>]) -> Fusion {
+        let kernels = launches.iter().map(|l| l.kernel.meta.name.clone()).collect();
+        let refusal = "an array that is allocated anew each time is needed outside of one fused loop".into();
+        Fusion { kernels, removed: Vec::new(), refusal }
+    }
+}
+
 /// A launch with the memory that it is given.
 pub(super) type Candidate = (Arc<CapturedLaunch>, Given);
 
@@ -59,7 +68,7 @@ pub(super) fn fuse_launches(
         let group = take_group(fuser, (&candidates, making.temporaries), &mut rest, fusions);
         let kernels = || group.iter().map(|i| candidates[*i].0.kernel.meta.name.clone()).collect::<Vec<_>>();
         let single = group.len() == 1;
-        if single && !has_loops(fuser, &candidates, group[0]) {
+        if single && !has_loops(fuser, (&candidates, making.temporaries), group[0]) {
             fused.push(candidates[group[0]].clone());
             continue;
         }
@@ -82,8 +91,9 @@ pub(super) fn fuse_launches(
 }
 
 /// A kernel with several loops that become one.
-fn has_loops(fuser: &dyn Fuser, candidates: &[Candidate], launch: usize) -> bool {
-    candidates[launch].0.kernel.meta.tasks.len() > 1 && fuser.check(&request(candidates, &[launch], &[])).is_ok()
+fn has_loops(fuser: &dyn Fuser, (candidates, temporaries): (&[Candidate], &[u64]), launch: usize) -> bool {
+    candidates[launch].0.kernel.meta.tasks.len() > 1
+        && fuser.check(&request(candidates, &[launch], temporaries)).is_ok()
 }
 
 /// Takes the first launch and those that are fused with it.

@@ -20,13 +20,18 @@ pub(super) struct MadeGraph {
     pub(super) fusions: Vec<Fusion>,
 }
 
-/// A graph of launches, each after those that it conflicts with. `None` if their memory has changed.
+/// A graph of launches, each after those that it conflicts with. `None` if their memory has changed, or if they use
+/// temporaries.
 pub(super) fn graph_of(making: &Making<'_>, launches: &[Arc<CapturedLaunch>]) -> Option<MadeGraph> {
     let given = |l: &Arc<CapturedLaunch>| Some((l.clone(), given_buffers(making.device, &l.kernel, &l.args)?));
     let mut candidates: Vec<Candidate> = launches.iter().map(given).collect::<Option<_>>()?;
     let mut fusions = Vec::new();
     if let Some(fuser) = making.fuser {
         candidates = fuse_launches(making, fuser, candidates, &mut fusions);
+    }
+    let is_temporary = |number: u64| making.temporaries.contains(&number);
+    if candidates.iter().any(|(_, given)| given.iter().any(|(buffer, _)| is_temporary(buffer.id))) {
+        return None;
     }
     let conflicts: Vec<Conflicts> = (0..candidates.len()).map(|later| conflicts_of(&candidates, later)).collect();
     let depends_on: Vec<Vec<usize>> =
@@ -36,6 +41,7 @@ pub(super) fn graph_of(making: &Making<'_>, launches: &[Arc<CapturedLaunch>]) ->
     let decide = |(number, (launch, depends_on)): (usize, (&Arc<CapturedLaunch>, Conflicts))| Decided {
         number: number as u64,
         kernel: launch.kernel.meta.clone(),
+        lines: launch.kernel.access_lines().clone(),
         args: Arc::from(&launch.args[..]),
         lane: Some(steps[number].lane),
         depends_on,

@@ -247,13 +247,20 @@ impl State {
         if self.decisions.len() == MOST_DECISIONS {
             self.decisions.pop_front();
         }
-        let (kernel, replay) = (kernel.meta.clone(), None);
-        self.decisions.push_back(Decided { number, kernel, args, lane, depends_on, replay });
+        let (kernel, lines, replay) = (kernel.meta.clone(), kernel.access_lines().clone(), None);
+        self.decisions.push_back(Decided { number, kernel, lines, args, lane, depends_on, replay });
+    }
+
+    /// Keeps a fusion for a report.
+    pub(super) fn note_fusion(&mut self, fusion: Fusion) {
+        if self.fusions.len() < MOST_DECISIONS && self.fusions.last() != Some(&fusion) {
+            self.fusions.push(fusion);
+        }
     }
 
     /// Keeps the decisions about the launches of a graph, which is launched for the first time, for a report.
     pub(super) fn decide_graph(&mut self, made: MadeGraph) {
-        self.fusions.extend(made.fusions);
+        made.fusions.into_iter().for_each(|fusion| self.note_fusion(fusion));
         // Numbers of launches that later ones wait for stay as they are.
         if !self.launches.is_empty() {
             return;
