@@ -7,7 +7,7 @@
 //!
 //! Rounds of launches that a program repeats become graphs with the same order: see `cycle`.
 //!
-//! Reading order: `elements`, `decisions`, `placement`, `cycle`, `temporaries`, `fuse_launches`,
+//! Reading order: `word_hash`, `elements`, `decisions`, `placement`, `cycle`, `temporaries`, `fuse_launches`,
 //! `make_graph`.
 //!
 //! Any other operation on the default stream runs after all lanes, and later launches run after that operation: the
@@ -22,6 +22,7 @@ mod fuse_launches;
 mod make_graph;
 mod placement;
 mod temporaries;
+mod word_hash;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};

@@ -395,7 +395,7 @@ def test_other_parts_of_an_array_are_not_fused() -> None:
 
 def test_effects_besides_memory_are_not_fused() -> None:
     start()
-    x, y = arrays(2)
+    x, y, z = arrays(3)
     n = qd.ndarray(qd.i32, shape=N)
 
     @qd.kernel
@@ -412,6 +412,11 @@ def test_effects_besides_memory_are_not_fused() -> None:
     def total(x: Floats, y: Floats):
         for i in x:
             y[0] += x[i]
+
+    @qd.kernel
+    def scatter(n: Ints, y: Floats):
+        for i in n:
+            y[n[i] % 8] += 0.5
 
     @qd.kernel
     def serial(x: Floats):
@@ -436,6 +441,8 @@ def test_effects_besides_memory_are_not_fused() -> None:
     assert repeat(lambda: draw(x), lambda: scale(x, y, 0.5)).fusions == ()
     assert "old value of an atomic" in refusals(repeat(lambda: order(x, n), lambda: scale(x, y, 0.5)))
     assert refusals(repeat(lambda: total(x, y), lambda: scale(x, y, 0.5))) != ""
+    report = repeat(lambda: scale(x, z, 0.5), lambda: scatter(n, y))
+    assert "several iterations may add to a float of `y`" in refusals(report)
     assert "outside of parallel loops" in refusals(repeat(lambda: serial(x), lambda: scale(x, y, 0.5)))
     assert "different options" in refusals(repeat(lambda: slow(x), lambda: scale(x, y, 0.5)))
     report = repeat(lambda: skip(x), lambda: scale(x, y, 0.5))

@@ -15,6 +15,8 @@ const MOST_INDICES: usize = 16;
 struct Accesses {
     elements: BTreeSet<ValueId>,
     writes: bool,
+    /// Floats are updated atomically.
+    adds_floats: bool,
 }
 
 /// Refuses loops of which one writes an element that another iteration of another loop accesses.
@@ -24,6 +26,13 @@ pub(super) fn find_conflicts(kernel: &Kernel, stages: &[Stage], plan: &FusionPla
     let accesses: Vec<BTreeMap<BufferId, Accesses>> = stages.iter().map(|stage| accesses_of(body, stage)).collect();
     find_shared_memory(&accesses, plan)?;
     let mut dependence = Dependence::exact(body);
+    // The order of additions may depend on how iterations are divided among threads.
+    for (buffer, of) in accesses.iter().flatten().filter(|(_, of)| of.adds_floats) {
+        if !is_own(body, around, (of, of), &mut dependence) {
+            let name = &plan.buffers[buffer.index()].name;
+            return Err(format!("several iterations may add to a float of `{name}`"));
+        }
+    }
     for (later, of_later) in accesses.iter().enumerate() {
         for (buffer, there) in of_later {
             for here in accesses[..later].iter().filter_map(|of| of.get(buffer)) {
@@ -39,7 +48,7 @@ pub(super) fn find_conflicts(kernel: &Kernel, stages: &[Stage], plan: &FusionPla
 
 fn accesses_of(body: &Body, stage: &Stage) -> BTreeMap<BufferId, Accesses> {
     let mut found: BTreeMap<BufferId, Accesses> = BTreeMap::new();
-    visit_stage(body, stage, &mut |_, op| {
+    visit_stage(body, stage, &mut |v, op| {
         let (address, writes) = match op.effect() {
             Effect::Read(a) => (a, false),
             Effect::Write(a) | Effect::Update(a) => (a, true),
@@ -49,6 +58,8 @@ fn accesses_of(body: &Body, stage: &Stage) -> BTreeMap<BufferId, Accesses> {
             let of_buffer = found.entry(buffer).or_default();
             of_buffer.elements.insert(element);
             of_buffer.writes |= writes;
+            let is_update = matches!(op.effect(), Effect::Update(_));
+            of_buffer.adds_floats |= is_update && body.ty(v).leaves().iter().any(|s| s.is_float());
         }
     });
     found

@@ -137,6 +137,9 @@ pub fn fuse_kernels(plan: &FusionPlan<'_>) -> Result<FusedKernel, Refusal> {
     simplify_locals(&mut kernel);
     fold_constants(&mut kernel, plan.fast_math);
     eliminate_dead_code(&mut kernel);
+    if cfg!(debug_assertions) {
+        octants_ir::assert_kernel(&kernel, "fuse_kernels");
+    }
     Ok(FusedKernel { kernel, zeros, removed })
 }
 

@@ -7,11 +7,12 @@
 //! launches are submitted one by one, and the history starts again.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::GraphId;
 use super::temporaries::{Ready, Temporaries};
+use super::word_hash::{WordHash, WordHasher};
 use crate::capture::{CapturedLaunch, Step, Work};
 use crate::captured_graph::CapturedGraph;
 use crate::kernel::LoadedKernel;
@@ -58,7 +59,7 @@ struct Noted {
 #[derive(Default)]
 struct Repetition {
     /// For each hash the number of the latest token.
-    latest: HashMap<u64, usize>,
+    latest: HashMap<u64, usize, WordHash>,
     /// The current token and the `run` tokens before it also occurred this many tokens earlier.
     period: usize,
     run: usize,
@@ -122,22 +123,19 @@ impl CapturedLaunch {
     }
 }
 
-/// The hashes of a token: by all arguments, and by those besides memory.
-fn hashes_of(token: &Token) -> [u64; 2] {
-    let [mut exact, mut besides_memory] = [DefaultHasher::new(), DefaultHasher::new()];
-    match token {
-        Token::Launch(launch) => {
-            (launch.kernel.module, &launch.args).hash(&mut exact);
-            let mut args = launch.args.clone();
-            launch.kernel.pointers.iter().for_each(|p| args[p.slot as usize] = 0);
-            (launch.kernel.module, args).hash(&mut besides_memory);
-        }
-        Token::Cut => {
-            0u8.hash(&mut exact);
-            0u8.hash(&mut besides_memory);
-        }
-    }
-    [exact.finish(), besides_memory.finish()]
+/// The hashes of a token: by all arguments, and by those besides memory if requested.
+fn hashes_of(token: &Token, besides_memory: bool) -> [u64; 2] {
+    let Token::Launch(launch) = token else { return [0; 2] };
+    let hash = |is_hashed: &dyn Fn(usize) -> bool| {
+        let mut hasher = WordHasher::default();
+        launch.kernel.module.hash(&mut hasher);
+        let words = launch.args.iter().enumerate().filter(|(slot, _)| is_hashed(*slot));
+        words.for_each(|(_, word)| hasher.write_u64(*word));
+        // Cuts have 0.
+        hasher.finish() | 1
+    };
+    let is_memory = |slot: usize| launch.kernel.pointers.iter().any(|p| p.slot as usize == slot);
+    [hash(&|_| true), if besides_memory { hash(&|slot| !is_memory(slot)) } else { 0 }]
 }
 
 impl History {
@@ -235,9 +233,10 @@ impl History {
     }
 
     fn push(&mut self, token: Token) {
-        let hashes = hashes_of(&token);
+        let hashes = hashes_of(&token, self.fuses);
         let now = self.first + self.tokens.len();
-        for (n, repetition) in [&mut self.exact, &mut self.besides_memory].into_iter().enumerate() {
+        let repetitions = [&mut self.exact, &mut self.besides_memory].into_iter().enumerate();
+        for (n, repetition) in repetitions.take(1 + usize::from(self.fuses)) {
             let before = now.checked_sub(repetition.period).and_then(|number| number.checked_sub(self.first));
             let known = before.and_then(|at| self.tokens.get(at));
             let again = repetition.period > 0 && known.is_some_and(|known| known.hashes[n] == hashes[n]);

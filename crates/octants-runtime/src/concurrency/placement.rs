@@ -11,6 +11,7 @@ use super::decisions::{Conflicts, Decided};
 use super::elements::{Elements, Given, Meeting};
 use super::fuse_launches::Fusion;
 use super::make_graph::MadeGraph;
+use super::word_hash::WordHash;
 use crate::caller::Caller;
 use crate::cores::DeviceCore;
 use crate::driver::{Driver, EventHandle, ModuleHandle};
@@ -34,7 +35,7 @@ pub(super) struct State {
     launches: VecDeque<Placed>,
     first: u64,
     /// Uses of buffers, by number.
-    uses: HashMap<u64, Vec<Use>>,
+    uses: HashMap<u64, Vec<Use>, WordHash>,
     /// Recorded on the default stream when lanes were opened last, and the number of openings.
     pub(super) opening: Option<EventHandle>,
     pub(super) openings: u64,
