@@ -7,8 +7,10 @@ Six programs in the forms of GrCUDA's benchmark suite (Parravicini et al., "DAG-
 for multi-task applications in a polyglot GPU runtime", IPDPS 2021), written again as kernels: squares of vectors,
 option prices, an image pipeline, an ensemble of two classifiers, hubs and authorities of a graph, and two branches of
 a small network. Each is a list of launches. `serial` makes them on the default stream, `auto` does so under
-`qd.concurrent()`, `streams` has each launch on a stream with events between them as a careful programmer places them,
-`graph` captures that. Prints microseconds for a round, medians of `--repeats`, and the results' largest difference
+`qd.concurrent()`, `fused` under `qd.concurrent(fuse=True)`, `streams` has each launch on a stream with events between
+them as a careful programmer places them, `graph` captures that. A seventh program, a chain of element-wise launches,
+shows fusion: its time is that of memory traffic if the arrays are large (`--size 4000000`). `--program` selects some
+of them. Prints microseconds for a round, medians of `--repeats`, and the results' largest difference
 from those of `serial`.
 """
 
@@ -42,6 +44,12 @@ def square(x: A, y: A):
 def difference(x: A, y: A, z: A):
     for i in x:
         z[i] = x[i] - y[i]
+
+
+@qd.kernel
+def affine(x: A, y: A, a: qd.f32, b: qd.f32):
+    for i in x:
+        y[i] = x[i] * a + b
 
 
 @qd.func
@@ -288,6 +296,18 @@ def two_branches(n: int) -> Program:
     return p
 
 
+def element_wise_chain(n: int) -> Program:
+    p = Program()
+    x, a, b, c, d, y = (vector(n, k) for k in range(6))
+    p.add(0, affine, x, a, 0.5, 1.0)
+    p.add(0, affine, a, b, 0.25, -1.0)
+    p.add(0, difference, b, x, c)
+    p.add(0, affine, c, d, 2.0, 0.5)
+    p.add(0, difference, d, a, y)
+    p.results = [y]
+    return p
+
+
 PROGRAMS: dict[str, Callable[[int], Program]] = {
     "vector squares": vector_squares,
     "option prices": option_prices,
@@ -295,6 +315,7 @@ PROGRAMS: dict[str, Callable[[int], Program]] = {
     "classifier ensemble": classifier_ensemble,
     "hubs and authorities": hubs_and_authorities,
     "two branches": two_branches,
+    "element-wise chain": element_wise_chain,
 }
 
 
@@ -306,13 +327,17 @@ def serial(p: Program) -> Callable[[], None]:
     return run
 
 
-def auto(p: Program) -> Callable[[], None]:
+def auto(p: Program, fuse: bool = False) -> Callable[[], None]:
     def run() -> None:
-        with qd.concurrent():
+        with qd.concurrent(fuse=fuse):
             for step in p.steps:
                 step.kernel(*step.args)
 
     return run
+
+
+def fused(p: Program) -> Callable[[], None]:
+    return auto(p, fuse=True)
 
 
 def streams(p: Program) -> Callable[[], None]:
@@ -347,7 +372,7 @@ def graph(p: Program) -> Callable[[], None]:
     return captured.launch
 
 
-FORMS = {"serial": serial, "auto": auto, "streams": streams, "graph": graph}
+FORMS = {"serial": serial, "auto": auto, "fused": fused, "streams": streams, "graph": graph}
 
 
 def measure(run: Callable[[], None], rounds: int) -> float:
@@ -366,12 +391,18 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=20_000, help="elements of the arrays, about")
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--program", action="append", choices=[*PROGRAMS], help="only this one; may be repeated")
     parser.add_argument("--json", action="store_true", help="a line of JSON for each program")
     args = parser.parse_args()
     qd.init(arch=getattr(qd, args.arch), cpu_streams=args.arch == "cpu", log_level="error")
+    # Kernels that are compiled from now on can be fused.
+    with qd.concurrent(fuse=True):
+        pass
     gains, best = [], []
     print(f"{'us for a round':<22}" + "".join(f"{form:>10}" for form in FORMS) + f"{'auto gains':>12}{'differs':>10}")
     for name, make in PROGRAMS.items():
+        if args.program and name not in args.program:
+            continue
         times: dict[str, float] = {}
         wanted: list[np.ndarray] = []
         differs = 0.0

@@ -181,7 +181,13 @@ from octants.version import VERSION_TEXT as __version_str__
 
 if TYPE_CHECKING:
     from octants._fields.sparse_levels import deactivate_all_snodes
-    from octants._streams.concurrency import ConcurrencyReport, ConcurrentLaunch, concurrency_report, concurrent
+    from octants._streams.concurrency import (
+        ConcurrencyReport,
+        ConcurrentLaunch,
+        FusedLaunches,
+        concurrency_report,
+        concurrent,
+    )
     from octants._streams.races import Race, RaceAccess
 
 registration.register()
@@ -214,6 +220,7 @@ __all__ = [  # and the exceptions
     "Field",
     "FieldsBuilder",
     "Format",
+    "FusedLaunches",
     "GraphStatus",
     "Layout",
     "Matrix",
@@ -416,7 +423,8 @@ _LAZY_MODULES = (
 )
 _LAZY_NAMES = {
     **dict.fromkeys(
-        ("ConcurrencyReport", "ConcurrentLaunch", "concurrency_report", "concurrent"), "octants._streams.concurrency"
+        ("ConcurrencyReport", "ConcurrentLaunch", "FusedLaunches", "concurrency_report", "concurrent"),
+        "octants._streams.concurrency",
     ),
     **dict.fromkeys(("Race", "RaceAccess"), "octants._streams.races"),
     "deactivate_all_snodes": "octants._fields.sparse_levels",

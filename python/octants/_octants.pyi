@@ -161,10 +161,19 @@ def request_concurrency(concurrent: bool | None) -> bool | None:
     """Sets whether this thread's launches on the default stream run concurrently if they can; `None` leaves it to the
     program. Returns the previous setting."""
 
-def take_decisions() -> tuple[list[tuple[int, str, int | None, list[tuple[int, str]], list[str]]], int]:
+def request_fusion(fuses: bool) -> bool:
+    """Sets whether this thread's repeated launches are fused even if the program's option does not enable it. Returns
+    the previous setting."""
+
+def take_decisions() -> tuple[
+    list[tuple[int, str, int | None, list[tuple[int, str]], list[str], int | None]],
+    int,
+    list[tuple[list[str], list[str], str]],
+]:
     """The decisions about concurrent launches since the last call: number, kernel, lane, the launches waited for with
-    the name of the buffer, and for each of these the elements in which they meet. Also the number of rounds that the
-    program has launched as graphs."""
+    the name of the buffer, for each of these the elements in which they meet, and the replay that it is part of. Also
+    the number of rounds that the program has launched as graphs. Also the fused kernels, the temporaries that are no
+    longer stored, and the reason why the last kernel was not fused."""
 
 def collect_races() -> None:
     """Collects races from the next `init` on, instead of raising errors."""

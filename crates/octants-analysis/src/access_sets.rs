@@ -12,7 +12,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::{self, Write};
 
-use octants_ir::{Affine, AtomicOp, BlockId, Body, BufferId, Const, Effect, Op, Program, Task, Term, Type, ValueId};
+use octants_ir::{
+    Affine, AtomicOp, BlockId, Body, BufferId, Const, Effect, Op, Program, Span, Task, Term, Type, ValueId,
+};
 
 use crate::addresses::trace_element;
 use crate::affine::Sums;
@@ -70,6 +72,8 @@ pub const ALL_PARTS: u64 = u64::MAX;
 pub struct TaskAccess {
     /// No two of them are the same.
     pub accesses: Vec<Access>,
+    /// For each of them the source of the first instruction that makes it.
+    pub spans: Vec<Span>,
 }
 
 /// Maximum number of sets per buffer and kind. More sets are merged into an access of all elements.
@@ -88,10 +92,12 @@ fn of_task(program: &Program, task: &Task, functions: &[Effects]) -> TaskAccess 
         Found { program, body, sums, depths, both, functions, conditions: Vec::new(), sets: BTreeMap::new() };
     found.walk(body.root);
     let sets = found.sets.into_iter().flat_map(|((buffer, kind), sets)| {
-        let access = move |((axes, colors), parts)| Access { buffer, kind, axes, colors, parts };
+        let access =
+            move |((axes, colors), Accessed { parts, span })| (Access { buffer, kind, axes, colors, parts }, span);
         sets.into_iter().map(access)
     });
-    TaskAccess { accesses: sets.collect() }
+    let (accesses, spans) = sets.unzip();
+    TaskAccess { accesses, spans }
 }
 
 /// The update operation, which determines whether other updates commute with it; an operation other than [`Op::Atomic`]
@@ -127,15 +133,31 @@ struct Found<'a> {
     sets: BTreeMap<(BufferId, AccessKind), Sets>,
 }
 
-/// Boxes with colors, and the parts of their elements.
-type Sets = BTreeMap<(Vec<AxisSet>, Vec<Color>), u64>;
+/// Boxes with colors, and what is accessed there.
+type Sets = BTreeMap<(Vec<AxisSet>, Vec<Color>), Accessed>;
+
+/// The parts of elements that are accessed, and by what first.
+#[derive(Clone, Copy, Default)]
+struct Accessed {
+    parts: u64,
+    span: Span,
+}
+
+impl Accessed {
+    fn add(&mut self, other: Accessed) {
+        if self.parts == 0 {
+            self.span = other.span;
+        }
+        self.parts |= other.parts;
+    }
+}
 
 impl Found<'_> {
     fn walk(&mut self, block: BlockId) {
         let around = self.conditions.len();
         for &v in self.body.block(block) {
             let op = &self.body.inst(v).op;
-            self.visit(op);
+            self.visit(op, self.body.inst(v).span);
             let Op::If(condition, yes, no) = op else {
                 op.blocks().into_iter().for_each(|inner| self.walk(inner));
                 continue;
@@ -153,17 +175,17 @@ impl Found<'_> {
         self.conditions.truncate(around);
     }
 
-    fn visit(&mut self, op: &Op) {
+    fn visit(&mut self, op: &Op, span: Span) {
         match op.effect() {
-            Effect::Read(a) | Effect::ReadVolatile(a) => self.add(a, AccessKind::Read),
-            Effect::Write(a) => self.add(a, AccessKind::Write),
-            Effect::Update(a) => self.add(a, AccessKind::Atomic(update_of(op))),
-            Effect::For(l) => l.reductions.iter().for_each(|r| self.add(r.target, AccessKind::Atomic(r.op))),
+            Effect::Read(a) | Effect::ReadVolatile(a) => self.add(a, AccessKind::Read, span),
+            Effect::Write(a) => self.add(a, AccessKind::Write, span),
+            Effect::Update(a) => self.add(a, AccessKind::Atomic(update_of(op)), span),
+            Effect::For(l) => l.reductions.iter().for_each(|r| self.add(r.target, AccessKind::Atomic(r.op), span)),
             Effect::Call(..) => {
                 let mut effects = Effects::default();
                 inst_effects(self.body, op, self.functions, &mut effects);
-                effects.access.reads.iter().for_each(|&b| self.add_all(b, AccessKind::Read));
-                effects.access.writes.iter().for_each(|&b| self.add_all(b, AccessKind::Write));
+                effects.access.reads.iter().for_each(|&b| self.add_all(b, AccessKind::Read, span));
+                effects.access.writes.iter().for_each(|&b| self.add_all(b, AccessKind::Write, span));
             }
             Effect::Pure
             | Effect::Index
@@ -181,42 +203,45 @@ impl Found<'_> {
     }
 
     /// The element that an address is a part of, if it is a buffer's.
-    fn add(&mut self, address: ValueId, kind: AccessKind) {
+    fn add(&mut self, address: ValueId, kind: AccessKind, span: Span) {
         let Some((buffer, element)) = trace_element(self.body, address) else { return };
         let Op::BufferAddr(_, indices) = &self.body.inst(element).op else { return };
         let axes = indices.iter().map(|&i| self.range_of(i).unwrap_or(AxisSet::All)).collect();
         let colors = colors_of((self.body, &mut self.sums), indices, &self.conditions);
-        self.insert((buffer, kind), (axes, colors), parts_of(self.body, address));
+        let parts = parts_of(self.body, address);
+        self.insert((buffer, kind), (axes, colors), Accessed { parts, span });
     }
 
-    fn add_all(&mut self, buffer: BufferId, kind: AccessKind) {
-        self.insert((buffer, kind), (self.all_of(buffer), Vec::new()), ALL_PARTS);
+    fn add_all(&mut self, buffer: BufferId, kind: AccessKind, span: Span) {
+        self.insert((buffer, kind), (self.all_of(buffer), Vec::new()), Accessed { parts: ALL_PARTS, span });
     }
 
     fn all_of(&self, buffer: BufferId) -> Vec<AxisSet> {
         vec![AxisSet::All; self.program.buffers[buffer.index()].ndim as usize]
     }
 
-    fn insert(&mut self, of: (BufferId, AccessKind), set: (Vec<AxisSet>, Vec<Color>), parts: u64) {
+    fn insert(&mut self, of: (BufferId, AccessKind), set: (Vec<AxisSet>, Vec<Color>), accessed: Accessed) {
         let all = (self.all_of(of.0), Vec::new());
         let sets = self.sets.entry(of).or_default();
-        let everywhere = sets.get(&all).copied().unwrap_or(0);
-        if everywhere | parts == everywhere {
+        let everywhere = sets.get(&all).map_or(0, |known| known.parts);
+        if everywhere | accessed.parts == everywhere {
             return;
         }
-        *sets.entry(set).or_default() |= parts;
+        sets.entry(set).or_default().add(accessed);
         if sets.len() > MOST {
             let mut plain = Sets::new();
             std::mem::take(sets)
                 .into_iter()
-                .for_each(|((axes, _), p)| *plain.entry((axes, Vec::new())).or_default() |= p);
+                .for_each(|((axes, _), of_set)| plain.entry((axes, Vec::new())).or_default().add(of_set));
             *sets = plain;
         }
         if sets.len() > MOST {
-            *sets = Sets::from([(all.clone(), sets.values().fold(0, |a, b| a | b))]);
+            let mut merged = Accessed::default();
+            sets.values().for_each(|of_set| merged.add(*of_set));
+            *sets = Sets::from([(all.clone(), merged)]);
         }
-        if let Some(everywhere) = sets.get(&all).copied() {
-            sets.retain(|set, parts| *set == all || everywhere | *parts != everywhere);
+        if let Some(everywhere) = sets.get(&all).map(|known| known.parts) {
+            sets.retain(|set, of_set| *set == all || everywhere | of_set.parts != everywhere);
         }
     }
 

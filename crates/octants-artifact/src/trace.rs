@@ -120,6 +120,8 @@ pub struct Outcome {
     pub store: Option<StoreOfGradient>,
     /// The inputs of code that only computes results, if these inputs are only numbers and memory.
     pub depends: Option<Dependence>,
+    /// The file and line of each access of each task.
+    pub access_lines: Vec<Vec<String>>,
     /// Type of the result.
     pub result: ValueType,
     /// The annotations of the results.

@@ -84,6 +84,7 @@ fn trace(i: u64) -> Trace {
             },
             store: None,
             depends: Some(Dependence { slots: vec![0, 3], addresses: vec![0] }),
+            access_lines: vec![vec!["kernel.py:3".into()]],
             result: ValueType::Struct("Pair".into(), vec![("a".into(), ValueType::Vector(ScalarKind::F64, 3))]),
             returns: vec![9],
             checkpoints: vec![(-3, 9)],

@@ -103,7 +103,7 @@ options! {
     cpu_streams: bool = false, flag,
         "Real streams on the CPU: launches return immediately, and streams run concurrently.";
     concurrency: String = String::from("off"), choice(CONCURRENCY),
-        "auto: launches on the default stream run concurrently unless their accesses conflict; off: in order.";
+        "auto: launches on the default stream run concurrently unless they conflict; auto+fuse: repeated ones are fused.";
     check_races: String = String::from("off"), choice(CHECK_RACES),
         "static: races that are proved are errors before the launch; full: kernels also detect races at run time.";
     cpu_stream_schedule: String = String::new(), schedule,
@@ -169,7 +169,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 
 const CLEANING_POLICIES: &[&str] = &["lru", "fifo", "version", "never"];
 
-const CONCURRENCY: &[&str] = &["off", "auto"];
+const CONCURRENCY: &[&str] = &["off", "auto", "auto+fuse"];
 
 const CHECK_RACES: &[&str] = &["off", "static", "full"];
 
@@ -280,6 +280,16 @@ impl Config {
     /// them are found.
     pub(crate) fn implies_streams(&self) -> bool {
         self.checks_races() && !self.cpu_streams
+    }
+
+    /// Whether launches on the default stream run concurrently if their accesses do not conflict.
+    pub(crate) fn infers_concurrency(&self) -> bool {
+        self.concurrency != "off"
+    }
+
+    /// Whether repeated launches are fused.
+    pub(crate) fn fuses_launches(&self) -> bool {
+        self.concurrency == "auto+fuse"
     }
 
     /// Whether to report races that are proved statically.

@@ -5,8 +5,10 @@ mod access;
 mod build;
 pub(crate) mod check_blocks;
 mod counters;
+mod fuse;
 mod launch;
 mod lowering;
+mod map_arguments;
 mod name_machine;
 mod race_check;
 mod race_words;
@@ -52,6 +54,7 @@ pub struct Session {
     shared: Option<SharedCode>,
     compilations: CompileLog,
     race_words: race_words::RaceWords,
+    fusions: fuse::Fusions,
     /// A launch on the default stream waits for it, as on a device without streams: the program did not ask for any,
     /// and race checks use them only to know the order of its work.
     waits_for_default: bool,
@@ -139,7 +142,7 @@ impl Session {
         if config.checks_races() {
             device.watch_launches(config.instruments_races());
         }
-        if config.concurrency == "auto" {
+        if config.infers_concurrency() {
             device.infer_concurrency(&Uninterruptible);
         }
         let store = open_store(&config).unwrap_or_else(|reason| {
@@ -154,7 +157,7 @@ impl Session {
         cache.iter().for_each(|cache| load_driver_cache(cache, &device));
         let shared = cache.is_none().then_some(shared);
         let (notices, compilations) = (Mutex::new(notices), CompileLog::default());
-        let (race_words, lowered, recalled) = Default::default();
+        let (race_words, fusions, lowered, recalled) = Default::default();
         let config = CurrentConfig::new(config);
         Ok(Session {
             config,
@@ -165,6 +168,7 @@ impl Session {
             shared,
             compilations,
             race_words,
+            fusions,
             waits_for_default: false,
             lowered,
             recalled,

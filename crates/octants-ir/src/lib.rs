@@ -113,6 +113,7 @@ pub use kernel::{
 };
 pub use launch_count::launch_count;
 pub use matrix_product::{FragmentAxis, FragmentElement, FragmentLayout, FragmentRole, ProductKind, ProductShape};
+pub use octants_diag::Span;
 pub use octants_layout::{CellIndex, Digit, IndexDigit, Placement};
 pub use op::{
     BlockId, BufferId, CodeSizeHint, Const, ForLoop, FrameSlot, FuncId, GroupPlacement, IterationGroup, LocalId,

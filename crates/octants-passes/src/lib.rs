@@ -4,8 +4,8 @@
 //! [`octants_ir::Program`]. Each pass is a function named by what it does, in a file of the same name.
 //!
 //! Reading order: [`pipeline`], the passes in the order of its table, [`find_overlaps()`], [`resolve_block_dims()`],
-//! [`find_divergence()`], [`find_partial_products()`], [`find_carried_locals()`], [`find_races`], [`offload()`].
-//! `octants_ir::insert_code` serves several of them.
+//! [`find_divergence()`], [`find_partial_products()`], [`find_carried_locals()`], [`find_races`], [`mod@fuse_kernels`],
+//! [`offload()`]. `octants_ir::insert_code` serves several of them.
 //!
 //! Differentiation has its own pass table, in octants-autodiff, and shares the simplification passes. Three entry
 //! points here are used by that table only: [`inline_calls::inline_all_calls`],
@@ -24,6 +24,7 @@ mod find_overlaps;
 mod find_partial_products;
 pub mod find_races;
 pub mod fold_constants;
+pub mod fuse_kernels;
 mod gather_updates;
 pub mod hoist_invariants;
 pub mod inline_calls;

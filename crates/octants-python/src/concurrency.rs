@@ -1,6 +1,6 @@
 //! The Python interface of concurrent launches on the default stream.
 
-use octants_engine::runtime::nesting::set_concurrency;
+use octants_engine::runtime::nesting::{set_concurrency, set_fusion};
 use pyo3::prelude::*;
 
 use crate::program;
@@ -34,19 +34,33 @@ pub fn request_concurrency(py: Python<'_>, concurrent: Option<bool>) -> PyResult
     Ok(set_concurrency(concurrent))
 }
 
-/// The streams of launches since the last call: number, kernel, lane, and the launches that each waited for, with the
-/// conflicting buffer and the elements.
-type Decided = (u64, String, Option<usize>, Vec<(u64, String)>, Vec<String>);
-
-/// The decisions about concurrent launches since the last call, the latest 4,096 of them, and how many rounds the
-/// program has launched as graphs.
+/// Sets whether this thread's repeated launches are fused even if the program's option does not enable it. Returns the
+/// previous setting.
 #[pyfunction]
-pub fn take_decisions(py: Python<'_>) -> PyResult<(Vec<Decided>, u64)> {
+pub fn request_fusion(py: Python<'_>, fuses: bool) -> PyResult<bool> {
+    if fuses {
+        program::require(py)?.session.prepare_fusion();
+    }
+    Ok(set_fusion(fuses))
+}
+
+/// The streams of launches since the last call: number, kernel, lane, and the launches that each waited for, with the
+/// conflicting buffer and the elements; and the replay that it is part of.
+type Decided = (u64, String, Option<usize>, Vec<(u64, String)>, Vec<String>, Option<u64>);
+
+/// Kernels that were fused, the temporaries that are no longer stored, and the reason why not.
+type Fused = (Vec<String>, Vec<String>, String);
+
+/// The decisions about concurrent launches since the last call, the latest 4,096 of them, how many rounds the program
+/// has launched as graphs, and which launches were fused.
+#[pyfunction]
+pub fn take_decisions(py: Python<'_>) -> PyResult<(Vec<Decided>, u64, Vec<Fused>)> {
     let program = program::require(py)?;
     let device = program.session.device();
-    let decisions = device.take_decisions();
+    let (decisions, fusions) = device.take_decisions();
     Ok((
-        decisions.into_iter().map(|d| (d.number, d.kernel, d.lane, d.depends_on, d.reasons)).collect(),
+        decisions.into_iter().map(|d| (d.number, d.kernel, d.lane, d.depends_on, d.reasons, d.replay)).collect(),
         device.replays(),
+        fusions.into_iter().map(|f| (f.kernels, f.removed, f.refusal)).collect(),
     ))
 }

@@ -142,6 +142,7 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(stream_methods::stream_pool_stats, m)?)?;
     m.add_function(wrap_pyfunction!(stream_methods::trim_stream_pool, m)?)?;
     m.add_function(wrap_pyfunction!(concurrency::request_concurrency, m)?)?;
+    m.add_function(wrap_pyfunction!(concurrency::request_fusion, m)?)?;
     m.add_function(wrap_pyfunction!(concurrency::take_decisions, m)?)?;
     races::add_functions(m)?;
     m.add_function(wrap_pyfunction!(host_work::before_host_work, m)?)?;

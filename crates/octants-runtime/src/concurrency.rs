@@ -7,7 +7,8 @@
 //!
 //! Rounds of launches that a program repeats become graphs with the same order: see `cycle`.
 //!
-//! Reading order: `elements`, `decisions`, `placement`, `cycle`.
+//! Reading order: `word_hash`, `elements`, `decisions`, `placement`, `cycle`, `temporaries`, `fuse_launches`,
+//! `make_graph`.
 //!
 //! Any other operation on the default stream runs after all lanes, and later launches run after that operation: the
 //! stream *settles* during its turn (`StreamCore::wait_turn`). Launches that involve the host stay on the default
@@ -17,7 +18,11 @@
 mod cycle;
 mod decisions;
 pub(crate) mod elements;
+mod fuse_launches;
+mod make_graph;
 mod placement;
+mod temporaries;
+mod word_hash;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -25,16 +30,20 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use cycle::{Expected, Held, History};
 pub use decisions::Decision;
 use decisions::{Conflicts, described};
-use elements::{Elements, Given, given_buffers};
+use elements::{Given, given_buffers};
+pub use fuse_launches::Fusion;
+use fuse_launches::Making;
+use make_graph::graph_of;
 use placement::State;
+use temporaries::Ready;
 
 use crate::buffer::Buffer;
 use crate::caller::Caller;
 use crate::capture::CapturedLaunch;
-use crate::captured_graph::CapturedGraph;
-use crate::cores::{DeviceCore, LaunchesElsewhere, StreamCore};
+use crate::cores::{LaunchesElsewhere, StreamCore};
 use crate::driver::{Driver, EventHandle};
 use crate::error::Result;
+use crate::fusion::Fuser;
 use crate::kernel::LoadedKernel;
 use crate::nesting::{self, Submitting};
 use crate::report::lock;
@@ -43,6 +52,13 @@ use crate::stream::{Results, Stream};
 
 /// Lanes of a device.
 const LANES: usize = 8;
+
+/// Identifies a graph of a round: its first launch, and whether launches of it may be fused.
+#[derive(Clone, Copy)]
+struct GraphId {
+    round: u64,
+    at: (usize, bool),
+}
 
 /// A device's lanes.
 pub(crate) struct Lanes {
@@ -79,7 +95,7 @@ impl Lanes {
         home: &Arc<StreamCore>,
         kernel: &LoadedKernel,
         args: &[u64],
-        caller: &dyn Caller,
+        (caller, fuser): (&dyn Caller, Option<&dyn Fuser>),
     ) -> Result<Option<Option<Results>>> {
         let device = &home.device;
         let stays = kernel.meta.has_messages()
@@ -88,7 +104,7 @@ impl Lanes {
             || kernel.spilled_at.is_some()
             || decides(&kernel.sections)
             || args.len() != kernel.meta.arg_slots as usize;
-        if !stays && self.hold(home, kernel, args, caller)? {
+        if !stays && self.hold(home, (kernel, args), caller, fuser)? {
             return Ok(Some(None));
         }
         let given = if stays { None } else { given_buffers(device, kernel, args) };
@@ -112,7 +128,7 @@ impl Lanes {
         let marked = state.mark(&*device.driver, lane, event);
         if marked.is_ok() {
             state.note((lane, event, depends_on), (kernel, args), &given);
-            state.history.note(captured(kernel, args, given));
+            state.history.note(captured(kernel, args, given), fuser.is_some_and(|fuser| fuser.is_on()));
             self.holding.store(true, Ordering::Release);
         }
         results.and_then(|results| marked.map(|()| Some(results)))
@@ -120,13 +136,25 @@ impl Lanes {
 
     /// Holds a launch that is expected, or launches the graph that it completes. False if it must be launched
     /// individually.
-    fn hold(&self, home: &Arc<StreamCore>, kernel: &LoadedKernel, args: &[u64], caller: &dyn Caller) -> Result<bool> {
+    fn hold(
+        &self,
+        home: &Arc<StreamCore>,
+        (kernel, args): (&LoadedKernel, &[u64]),
+        caller: &dyn Caller,
+        fuser: Option<&dyn Fuser>,
+    ) -> Result<bool> {
         if !self.holding.load(Ordering::Acquire) {
             return Ok(false);
         }
         let mut state = lock(&self.state);
-        let make = |launches: &[Arc<CapturedLaunch>]| graph_of(&home.device, launches);
-        match state.history.take(kernel, args, make) {
+        let fuser = fuser.filter(|fuser| fuser.is_on());
+        if let Some(ready) = state.history.ready.take() {
+            drop(state);
+            self.launch_ready(home, ready, caller)?;
+            state = lock(&self.state);
+        }
+        let capture = || Some(captured(kernel, args, given_buffers(&home.device, kernel, args)?));
+        match state.history.take((kernel, args), fuser.is_some(), capture) {
             Expected::Held => Ok(true),
             Expected::Complete(graph) => {
                 state.replays += 1;
@@ -136,6 +164,14 @@ impl Lanes {
                 unsafe { Stream::of(home.clone()).launch_graph(&graph, caller)? };
                 Ok(true)
             }
+            Expected::Make(id, launches) => {
+                drop(state);
+                self.make_graph(home, (id, launches), caller, fuser).map(|()| true)
+            }
+            Expected::Prepare(id, launches, temporaries) => {
+                drop(state);
+                self.prepare_graph(home, (id, launches, temporaries), caller, fuser).map(|()| true)
+            }
             Expected::Not(held) => {
                 drop(state);
                 submit(home, held, caller)?;
@@ -144,10 +180,84 @@ impl Lanes {
         }
     }
 
+    /// Makes a graph of launches, and launches it. Nothing is locked meanwhile, because a kernel may be compiled.
+    #[cold]
+    fn make_graph(
+        &self,
+        home: &Arc<StreamCore>,
+        (id, launches): (GraphId, Held),
+        caller: &dyn Caller,
+        fuser: Option<&dyn Fuser>,
+    ) -> Result<()> {
+        if fuser.is_some() {
+            caller.will_block();
+        }
+        let making = Making { device: &home.device, fuser, temporaries: &[] };
+        let Some(made) = graph_of(&making, &launches) else {
+            self.submit_held(History::give_up, caller);
+            return submit(home, launches, caller);
+        };
+        let graph = made.graph.clone();
+        lock(&self.state).history.keep_graph(id, graph.clone());
+        let _submitting = Submitting::begin();
+        // SAFETY: the buffers are the device's, which the graph keeps.
+        unsafe { Stream::of(home.clone()).launch_graph(&graph, caller)? };
+        let mut state = lock(&self.state);
+        state.replays += 1;
+        state.decide_graph(made);
+        Ok(())
+    }
+
+    /// Makes a graph without the temporaries of its launches. It is launched when no one can read them any more.
+    #[cold]
+    fn prepare_graph(
+        &self,
+        home: &Arc<StreamCore>,
+        (id, launches, temporaries): (GraphId, Held, Vec<u64>),
+        caller: &dyn Caller,
+        fuser: Option<&dyn Fuser>,
+    ) -> Result<()> {
+        caller.will_block();
+        let making = Making { device: &home.device, fuser, temporaries: &temporaries };
+        let Some(made) = graph_of(&making, &launches) else {
+            lock(&self.state).note_fusion(Fusion::of_needed_temporaries(&launches));
+            self.submit_held(History::give_up, caller);
+            return submit(home, launches, caller);
+        };
+        let mut state = lock(&self.state);
+        let graph = made.graph.clone();
+        state.history.keep_graph(id, graph.clone());
+        state.history.ready = Some(Ready { id, graph, made: Some(made), launches, temporaries });
+        Ok(())
+    }
+
+    /// Launches a graph if no one can read the temporaries that it does not store; otherwise its launches.
+    fn launch_ready(&self, home: &Arc<StreamCore>, ready: Ready, caller: &dyn Caller) -> Result<()> {
+        if !ready.is_unobserved() {
+            let mut state = lock(&self.state);
+            let held = if state.history.expects(ready.id) { state.history.give_up() } else { Held::new() };
+            drop(state);
+            submit(home, ready.launches, caller)?;
+            return submit(home, held, caller);
+        }
+        let submitting = Submitting::begin();
+        // SAFETY: the buffers are the device's, which the graph keeps.
+        unsafe { Stream::of(home.clone()).launch_graph(&ready.graph, caller)? };
+        drop(submitting);
+        let mut state = lock(&self.state);
+        state.replays += 1;
+        ready.made.into_iter().for_each(|made| state.decide_graph(made));
+        Ok(())
+    }
+
     #[cold]
     fn submit_held(&self, take: impl FnOnce(&mut History) -> Held, caller: &dyn Caller) {
         let home = self.home.upgrade().filter(|home| !home.device.is_closed() && !nesting::submitting());
         let Some(home) = home else { return };
+        let ready = lock(&self.state).history.ready.take();
+        if let Some(ready) = ready {
+            let _ = self.launch_ready(&home, ready, caller);
+        }
         let held = take(&mut lock(&self.state).history);
         // A driver that refuses a launch here also refuses later ones.
         let _ = submit(&home, held, caller);
@@ -190,9 +300,12 @@ impl Lanes {
         Ok(state)
     }
 
-    /// The decisions since the last query.
-    pub(crate) fn take_decisions(&self) -> Vec<Decision> {
-        described(std::mem::take(&mut lock(&self.state).decisions))
+    /// The decisions and fusions since the last query.
+    pub(crate) fn take_decisions(&self) -> (Vec<Decision>, Vec<Fusion>) {
+        let mut state = lock(&self.state);
+        let (decided, fusions) = (std::mem::take(&mut state.decisions), std::mem::take(&mut state.fusions));
+        drop(state);
+        (described(decided), fusions)
     }
 }
 
@@ -262,28 +375,4 @@ fn submit(home: &Arc<StreamCore>, held: Held, caller: &dyn Caller) -> Result<()>
         // SAFETY: the arguments are those that the caller gave, and the launch keeps its buffers.
         unsafe { stream.launch(&launch.kernel, &launch.args, caller) }.map(|_| ())
     })
-}
-
-/// A graph of launches, each after those that it conflicts with. `None` if their memory has changed.
-fn graph_of(device: &Arc<DeviceCore>, launches: &[Arc<CapturedLaunch>]) -> Option<CapturedGraph> {
-    let given: Vec<Given> =
-        launches.iter().map(|l| given_buffers(device, &l.kernel, &l.args)).collect::<Option<_>>()?;
-    let conflict = |earlier: usize, later: usize| {
-        let (a, b) = (&launches[earlier], &launches[later]);
-        given[later].iter().any(|(buffer, of_b)| {
-            given[earlier].iter().any(|(other, of_a)| {
-                Arc::ptr_eq(buffer, other)
-                    && (of_a.written || of_b.written)
-                    && Elements { kernel: &a.kernel, args: &a.args, of: *of_a }.meet(&Elements {
-                        kernel: &b.kernel,
-                        args: &b.args,
-                        of: *of_b,
-                    })
-            })
-        })
-    };
-    let depends_on: Vec<Vec<usize>> =
-        (0..launches.len()).map(|later| (0..later).filter(|earlier| conflict(*earlier, later)).collect()).collect();
-    let steps = cycle::steps_of(launches, &depends_on, LANES);
-    Some(CapturedGraph::of_steps(device, steps, Vec::new(), Vec::new()).without_step_names())
 }

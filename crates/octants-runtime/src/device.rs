@@ -11,11 +11,12 @@ use crate::buffer::Buffer;
 use crate::caller::{Caller, Uninterruptible};
 use crate::capture::Capture;
 use crate::captured_graph::CapturedGraph;
-use crate::concurrency::{Decision, Lanes};
+use crate::concurrency::{Decision, Fusion, Lanes};
 use crate::cores::DeviceCore;
 use crate::driver::{Contents, Driver, StreamHandle};
 use crate::error::{ErrorKind, Result, is_interrupt};
 use crate::event::Event;
+use crate::fusion::Fuser;
 use crate::interruptible_wait::Until;
 use crate::kernel::{LoadedCode, LoadedKernel};
 use crate::kernel_meta::KernelMeta;
@@ -271,7 +272,7 @@ impl Device {
     }
 
     /// As [`Stream::launch_with`] on one of this device's streams. Launches on the default stream may run concurrently
-    /// if this thread or the program has enabled it.
+    /// if this thread or the program has enabled it. `fuser` may fuse repeated launches.
     ///
     /// # Safety
     /// As [`Stream::launch_with`].
@@ -282,7 +283,7 @@ impl Device {
         kernel: &LoadedKernel,
         args: &[u64],
         arrays: &[HostArray],
-        caller: &dyn Caller,
+        (caller, fuser): (&dyn Caller, Option<&dyn Fuser>),
     ) -> Result<Option<Results>> {
         if let Some(lanes) = self.0.lanes.get()
             && arrays.is_empty()
@@ -290,7 +291,7 @@ impl Device {
             && lanes.take(stream)
         {
             // SAFETY: the caller's contract.
-            if let Some(results) = unsafe { lanes.launch(stream.core(), kernel, args, caller)? } {
+            if let Some(results) = unsafe { lanes.launch(stream.core(), kernel, args, (caller, fuser))? } {
                 return Ok(results);
             }
         }
@@ -298,8 +299,9 @@ impl Device {
         unsafe { stream.launch_with(kernel, args, arrays, caller) }
     }
 
-    /// The streams of launches on the default stream since the last call, at most the latest few thousand.
-    pub fn take_decisions(&self) -> Vec<Decision> {
+    /// The streams of launches on the default stream since the last call, at most the latest few thousand; and which
+    /// launches were fused.
+    pub fn take_decisions(&self) -> (Vec<Decision>, Vec<Fusion>) {
         self.0.lanes.get().map(|lanes| lanes.take_decisions()).unwrap_or_default()
     }
 

@@ -1,5 +1,6 @@
 //! [`LoadedKernel`]: compiled code on a device, ready to launch.
 
+use std::any::Any;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -29,6 +30,9 @@ pub struct LoadedKernel {
     pub(crate) kept_under: Option<Key>,
     /// Determines what launches certainly access, if race checks are on.
     pub(crate) witness: Option<Arc<dyn Witness>>,
+    /// What a [`crate::Fuser`] needs to know about it. Nothing here does.
+    source: Option<Arc<dyn Any + Send + Sync>>,
+    access_lines: Arc<Vec<Vec<String>>>,
 }
 
 /// The shared state of clones of a [`LoadedKernel`].
@@ -73,6 +77,8 @@ impl LoadedKernel {
             exposes_addresses: false,
             kept_under: None,
             witness: None,
+            source: None,
+            access_lines: Arc::default(),
         }
     }
 
@@ -105,6 +111,26 @@ impl LoadedKernel {
     /// Sets the witness, which determines what launches certainly access.
     pub fn with_witness(self, witness: Arc<dyn Witness>) -> LoadedKernel {
         LoadedKernel { witness: Some(witness), ..self }
+    }
+
+    /// Sets what a [`crate::Fuser`] needs to know about the kernel.
+    pub fn with_source(self, source: Arc<dyn Any + Send + Sync>) -> LoadedKernel {
+        LoadedKernel { source: Some(source), ..self }
+    }
+
+    /// What a [`crate::Fuser`] needs to know about the kernel.
+    pub fn source(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
+        self.source.as_ref()
+    }
+
+    /// Sets the file and line of each access of each task, for reports.
+    pub fn with_access_lines(self, access_lines: Arc<Vec<Vec<String>>>) -> LoadedKernel {
+        LoadedKernel { access_lines, ..self }
+    }
+
+    /// The file and line of each access of each task.
+    pub fn access_lines(&self) -> &Arc<Vec<Vec<String>>> {
+        &self.access_lines
     }
 
     /// Sets the key under which the code is cached between processes.

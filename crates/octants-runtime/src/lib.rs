@@ -12,7 +12,7 @@
 //!
 //! Reading order: [`error`], [`kernel_meta`], `handles`, [`foreign_api`], [`driver`], `cores` (the state behind all
 //! handles), [`device`], [`buffer`], `free_after`, `sections`, [`kernel`], [`capture`], [`captured_graph`], [`stream`],
-//! `track_uses`, [`event`], [`concurrency`], `caller`, `dispatcher`, [`counter_snapshot`], [`launch_order`],
+//! `track_uses`, [`event`], [`fusion`], [`concurrency`], `caller`, `dispatcher`, [`counter_snapshot`], [`launch_order`],
 //! [`worker_pool`], `fork`, [`pattern`], `transfer`, [`sparse`], `foreign`, `host_work`, `peer_waits`, `peer_copies`,
 //! `peer_exchange`, `mirrors`, `assemble`, [`race`], `race_at_site`, [`races`], [`witness`], `watch_launches`,
 //! [`profile`], `measure`, [`profiler`], [`report`], [`render_site`], `site_messages`, [`nesting`], `poll`,
@@ -39,6 +39,7 @@ mod foreign;
 pub mod foreign_api;
 mod fork;
 mod free_after;
+pub mod fusion;
 mod handles;
 mod host_work;
 mod interruptible_wait;
@@ -79,7 +80,7 @@ pub use buffer::{Buffer, HostAccess, PinnedBuffer, Version};
 pub use caller::{Caller, DispatchingCaller, Uninterruptible};
 pub use capture::{Capture, CountedStore};
 pub use captured_graph::CapturedGraph;
-pub use concurrency::Decision;
+pub use concurrency::{Decision, Fusion};
 pub use counter_snapshot::{CounterSnapshot, ExchangedCounters};
 pub use device::{Device, DeviceConfig};
 pub use dispatcher::{Dispatcher, Draw, OpenLaunch, not_lent};
@@ -90,6 +91,7 @@ pub use driver::{
 pub use error::{DeviceError, ErrorKind, Result};
 pub use event::Event;
 pub use foreign_api::ForeignApi;
+pub use fusion::{FusedLaunch, Fuser, FusionLaunch, FusionMemory, FusionRequest};
 pub use kernel::{LoadedKernel, Pointer};
 pub use kernel_meta::KernelMeta;
 pub use launch_order::LaunchOrder;

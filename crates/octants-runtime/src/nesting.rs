@@ -16,6 +16,7 @@ const ORDERED: u8 = 8;
 const SUBMITTING: u8 = 16;
 const CONDUCTING: u8 = 32;
 const UNNOTICED: u8 = 64;
+const FUSING: u8 = 128;
 
 thread_local! {
     static MARKS: Cell<u8> = const { Cell::new(0) };
@@ -83,6 +84,20 @@ pub fn set_concurrency(concurrent: Option<bool>) -> Option<bool> {
         Some(false) => ORDERED,
     };
     MARKS.with(|c| c.set(c.get() & !(CONCURRENT | ORDERED) | mark));
+    before
+}
+
+/// Whether this thread has enabled fusion.
+#[inline]
+pub fn fuses() -> bool {
+    MARKS.with(Cell::get) & FUSING != 0
+}
+
+/// Sets whether repeated launches of this thread may be fused; otherwise the program's option decides. Returns the
+/// previous setting.
+pub fn set_fusion(fuses: bool) -> bool {
+    let before = self::fuses();
+    MARKS.with(|c| c.set(if fuses { c.get() | FUSING } else { c.get() & !FUSING }));
     before
 }
 

@@ -44,7 +44,7 @@ fn launch(device: &Device, kernel: &LoadedKernel, buffers: [&Buffer; BUFFERS], e
     // SAFETY: the driver runs nothing.
     unsafe {
         device
-            .launch(device.default_stream(), kernel, &[a, b, c, elements.0, elements.1], &[], &Uninterruptible)
+            .launch(device.default_stream(), kernel, &[a, b, c, elements.0, elements.1], &[], (&Uninterruptible, None))
             .unwrap();
     }
 }
@@ -75,7 +75,7 @@ fn launches_wait_for_conflicting_launches_only() {
     launch(&device, &kernel, [&y, &z, &w], (0, 100));
     launch(&device, &kernel, [&y, &y, &x], (0, 100));
     assert_eq!(order(&log), [vec![], vec![false], vec![true, true], vec![true, true, false]]);
-    let decisions = device.take_decisions();
+    let decisions = device.take_decisions().0;
     let depends_on: Vec<_> = decisions.iter().map(|d| d.depends_on.clone()).collect();
     let name = |n: u64, name: &str| (n, name.to_string());
     assert_eq!(depends_on[2], [name(1, "b"), name(0, "a")]);
@@ -187,8 +187,9 @@ fn lanes_recover_from_a_failure_of_each_call() {
         log.fail_call(n);
         let slots = |to: &Buffer| [x.ptr().unwrap(), x.ptr().unwrap(), to.ptr().unwrap(), 0, 100];
         // SAFETY: the driver runs nothing.
-        let ends = [&y, &z, &y]
-            .map(|to| unsafe { device.launch(device.default_stream(), &kernel, &slots(to), &[], &Uninterruptible) });
+        let ends = [&y, &z, &y].map(|to| unsafe {
+            device.launch(device.default_stream(), &kernel, &slots(to), &[], (&Uninterruptible, None))
+        });
         let (failed, any) = (log.failed(), ends.iter().any(|e| e.is_err()));
         // The next launch works after any failure.
         log.fail_call(1 << 40);
@@ -209,7 +210,7 @@ fn a_synchronous_device_infers_no_concurrency() {
     let kernel = kernel(&device);
     let x = device.allocate(400).unwrap();
     launch(&device, &kernel, [&x, &x, &x], (0, 100));
-    assert!(device.take_decisions().is_empty());
+    assert!(device.take_decisions().0.is_empty());
     drop((kernel, x));
     finish(device, &log);
 }

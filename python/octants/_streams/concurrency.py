@@ -19,11 +19,11 @@ from octants import _octants
 from octants._profiling.written_files import AnyPath, write_text
 from octants._streams.graph_drawings import drawing
 
-__all__ = ["ConcurrencyReport", "ConcurrentLaunch", "concurrency_report", "concurrent"]
+__all__ = ["ConcurrencyReport", "ConcurrentLaunch", "FusedLaunches", "concurrency_report", "concurrent"]
 
 
 @contextmanager
-def concurrent() -> Iterator[None]:
+def concurrent(fuse: bool = False) -> Iterator[None]:
     """In the `with` block, launches of this thread on the default stream are ordered by their data dependences only.
 
     Two launches keep their order if one writes an element that the other accesses; others may run concurrently. Results
@@ -31,17 +31,24 @@ def concurrent() -> Iterator[None]:
     launches in it. `qd.init(concurrency="auto")` enables this for a whole program; `@qd.kernel(concurrent=False)` keeps
     the launches of one kernel in order.
 
+    With `fuse`, or `qd.init(concurrency="auto+fuse")`, launches of a repeated sequence whose loops have the same
+    iterations and depend on each other only element by element become one loop. `concurrency_report()` says which, and
+    why others do not. Kernels that were compiled before `fuse` was first used are not fused.
+
     These launches stay on the default stream, after all launches before them: launches that return a value, print,
     assert, take host arrays, or use memory shared by another library. On a device without streams the block has no
     effect.
 
     Raises `OctantsRuntimeError` before `qd.init`.
     """
+    fused = _octants.request_fusion(True) if fuse else None
     before = _octants.request_concurrency(True)
     try:
         yield
     finally:
         _octants.request_concurrency(before)
+        if fused is not None:
+            _octants.request_fusion(fused)
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,21 @@ class ConcurrentLaunch:
     reasons: tuple[str, ...] = ()
     """For each of them the elements in which they meet, with the kernel's and the other kernel's access. Empty if
     unknown."""
+    replay: int | None = None
+    """For a launch of a repeated sequence that was launched as one graph for the first time, the number of the graph
+    among all that the program has launched. Such launches run after all before them."""
+
+
+@dataclass(frozen=True)
+class FusedLaunches:
+    """Launches of a repeated sequence that were fused into one, or not."""
+
+    kernels: tuple[str, ...]
+    """The names of the kernels, in order."""
+    removed: tuple[str, ...]
+    """The names of temporary arrays that are no longer stored."""
+    refusal: str
+    """The reason why the last kernel was not fused with those before it. Empty if it was."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +89,13 @@ class ConcurrencyReport:
     """The result of `concurrency_report()`. Printed, it is a table with a line for each launch."""
 
     launches: tuple[ConcurrentLaunch, ...]
-    """The latest 4,096 launches that did not run as part of a graph, in the order of the calls."""
+    """The latest 4,096 launches, in the order of the calls. Of repeated sequences that are launched as one graph, only
+    the first such launch is listed."""
     replays: int
     """Rounds of launches that the program has launched as one graph since `qd.init`, because they came again and
     again."""
+    fusions: tuple[FusedLaunches, ...] = ()
+    """Launches that were fused, and why others were not."""
 
     @property
     def lanes(self) -> int:
@@ -84,14 +109,25 @@ class ConcurrencyReport:
         """
         depths: dict[int, int] = {}
         floor = 0
+        for segment in self._segments():
+            for launch in segment:
+                waits = (depths.get(number, 0) for number, _ in launch.depends_on)
+                depths[launch.number] = 1 + max(floor, *waits, 0)
+            floor = max(depths.values())
+        return floor
+
+    def _segments(self) -> list[list[ConcurrentLaunch]]:
+        """The launches, divided where order is that of the default stream: its own launches, and each graph, run after
+        all before them and before all after them."""
+        segments: list[list[ConcurrentLaunch]] = []
         for launch in self.launches:
-            waits = (depths.get(number, 0) for number, _ in launch.depends_on)
-            depth = 1 + max(floor, *waits, 0)
-            depths[launch.number] = depth
-            if launch.lane is None:
-                # The default stream is after all before it, and all later ones after it.
-                floor = max([depth, *depths.values()])
-        return max([floor, *depths.values()], default=0)
+            last = segments[-1][-1] if segments else None
+            joined = last is not None and last.lane is not None and launch.lane is not None
+            if joined and last is not None and last.replay == launch.replay:
+                segments[-1].append(launch)
+            else:
+                segments.append([launch])
+        return segments
 
     def plot(self, path: AnyPath | None = None) -> str:
         """Draws the launches as SVG, and returns the text. Columns are lanes. A launch is below all launches that it
@@ -104,19 +140,18 @@ class ConcurrencyReport:
         places = {launch.number: i for i, launch in enumerate(self.launches)}
         steps: list[tuple[str, int, list[int]]] = []
         reasons: dict[tuple[int, int], str] = {}
-        # The default stream is after all before it, and all later ones after it.
-        barrier: int | None = None
-        for i, launch in enumerate(self.launches):
-            texts = launch.reasons or ("",) * len(launch.depends_on)
-            after = {} if barrier is None else {barrier: "order of the default stream"}
-            for (number, _), text in zip(launch.depends_on, texts, strict=True):
-                if number in places:
-                    after[places[number]] = text
-            if launch.lane is None:
-                after = dict.fromkeys(range(barrier or 0, i), "order of the default stream")
-                barrier = i
-            reasons |= {(earlier, i): text for earlier, text in after.items()}
-            steps.append((launch.kernel, -1 if launch.lane is None else launch.lane, sorted(after)))
+        before: list[int] = []
+        for segment in self._segments():
+            begin = len(steps)
+            for launch in segment:
+                texts = launch.reasons or ("",) * len(launch.depends_on)
+                after = dict.fromkeys(before, "order of the default stream")
+                for (number, _), text in zip(launch.depends_on, texts, strict=True):
+                    if number in places:
+                        after[places[number]] = text
+                reasons |= {(earlier, len(steps)): text for earlier, text in after.items()}
+                steps.append((launch.kernel, -1 if launch.lane is None else launch.lane, sorted(after)))
+            before = list(range(begin, len(steps)))
         lanes = {launch.lane for launch in self.launches if launch.lane is not None}
         text = drawing(steps, None, reasons, {-1: "default stream"} | {lane: f"lane {lane}" for lane in lanes})
         if path is not None:
@@ -132,8 +167,15 @@ class ConcurrencyReport:
         for launch in self.launches:
             lane = "default" if launch.lane is None else str(launch.lane)
             waits = ", ".join(f"{number} ({name})" if name else str(number) for number, name in launch.depends_on)
-            lines.append(f"{launch.number:>8}  {lane:>7}  {launch.kernel}" + (f", after {waits}" if waits else ""))
+            graph = "" if launch.replay is None else f" (graph {launch.replay})"
+            lines.append(
+                f"{launch.number:>8}  {lane:>7}  {launch.kernel}{graph}" + (f", after {waits}" if waits else "")
+            )
             lines += [f"{'':>21}{reason}" for reason in launch.reasons if reason]
+        for fused in self.fusions:
+            names = ", ".join(fused.kernels)
+            removed = f"; not stored: {', '.join(fused.removed)}" if fused.removed else ""
+            lines.append(f"not fused: {names}: {fused.refusal}" if fused.refusal else f"fused: {names}{removed}")
         return "\n".join(lines)
 
 
@@ -143,9 +185,10 @@ def concurrency_report() -> ConcurrencyReport:
 
         print(qd.concurrency_report())
     """
-    decided, replays = _octants.take_decisions()
+    decided, replays, fused = _octants.take_decisions()
     launches = tuple(
-        ConcurrentLaunch(number, kernel, lane, tuple(depends_on), tuple(reasons))
-        for number, kernel, lane, depends_on, reasons in decided
+        ConcurrentLaunch(number, kernel, lane, tuple(depends_on), tuple(reasons), replay)
+        for number, kernel, lane, depends_on, reasons, replay in decided
     )
-    return ConcurrencyReport(launches, replays)
+    fusions = tuple(FusedLaunches(tuple(kernels), tuple(removed), refusal) for kernels, removed, refusal in fused)
+    return ConcurrencyReport(launches, replays, fusions)

@@ -209,6 +209,48 @@ def test_disjoint_ranges_of_one_array_run_concurrently() -> None:
     assert [len(launch.depends_on) for launch in report.launches] == [0, 0, 2]
 
 
+def line_of(text: str) -> int:
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    return next(number for number, line in enumerate(lines, 1) if text in line)
+
+
+def test_a_report_names_the_lines_of_code_from_the_cache(tmp_path: Path) -> None:
+    """The first program compiles, the second finds the code."""
+    for _ in range(2):
+        qd.init(arch=qd.cpu, cpu_streams=True, concurrency="auto", offline_cache_file_path=str(tmp_path))
+        x, y = (qd.ndarray(qd.i64, shape=N) for _ in range(2))
+        qd.sync()
+        qd.concurrency_report()
+        shift(x, y, 0, 10)
+        gather(y, y, x)
+        at, there = line_of("z[i] = x[(i * 7) % N]"), line_of("y[i] = x[i] + i")
+        reason = f"reads x[0:{N}] ({__file__}:{at}); shift writes y[0:10] ({__file__}:{there})"
+        assert qd.concurrency_report().launches[1].reasons == (reason,)
+
+
+def test_a_report_shows_the_first_graph_of_a_repeated_sequence() -> None:
+    qd.init(arch=qd.cpu, cpu_streams=True, concurrency="auto")
+    x, y, z = (qd.ndarray(qd.i64, shape=N) for _ in range(3))
+    for _ in range(6):
+        scale(x, y, 2)
+        shift(x, z, 0, N)
+        gather(y, z, x)
+    report = qd.concurrency_report()
+    assert report.replays == 3
+    graph = [launch for launch in report.launches if launch.replay is not None]
+    assert [(launch.kernel, launch.replay) for launch in graph] == [("scale", 1), ("shift", 1), ("gather", 1)]
+    first = graph[0].number
+    assert [launch.depends_on for launch in graph] == [(), (), ((first + 1, "y"), (first, "x"))]
+    assert "reads x[" in graph[2].reasons[1]
+    assert "shift writes y" in graph[2].reasons[0]
+    assert f"{first:>8}" in str(report)
+    assert "gather (graph 1)" in str(report)
+    # The graph is after all launches before it.
+    assert report.depth == 3 * 2 + 2
+    assert "order of the default stream" in report.plot()
+    assert qd.concurrency_report().launches == ()
+
+
 def test_a_report_gives_reasons_and_draws_them(tmp_path: Path) -> None:
     qd.init(arch=qd.cpu, cpu_streams=True, concurrency="auto")
     x, y, z = (qd.ndarray(qd.i64, shape=N) for _ in range(3))
@@ -220,8 +262,10 @@ def test_a_report_gives_reasons_and_draws_them(tmp_path: Path) -> None:
     total(z)
     shift(x, z, 30, 40)
     report = qd.concurrency_report()
-    assert [launch.reasons for launch in report.launches[:3]] == [(), (), ("reads x[5:8]; shift writes y[0:10]",)]
-    assert "reads x[5:8]; shift writes y[0:10]" in str(report)
+    at = f"{__file__}:{line_of('y[i] = x[i] + i')}"
+    reason = f"reads x[5:8] ({at}); shift writes y[0:10] ({at})"
+    assert [launch.reasons for launch in report.launches[:3]] == [(), (), (reason,)]
+    assert reason in str(report)
     path = tmp_path / "drawings" / "report.svg"
     text = report.plot(path)
     assert path.read_text(encoding="utf-8") == text
@@ -232,7 +276,7 @@ def test_a_report_gives_reasons_and_draws_them(tmp_path: Path) -> None:
     assert {"default stream", "lane 0", "lane 1"} <= set(texts)
     assert texts[-1] == "critical path: 4 of 5 steps"
     edges = [line.find(f"{svg}title").text for line in root.iter(f"{svg}line")]  # type: ignore[union-attr]
-    assert "shift waits for shift: reads x[5:8]; shift writes y[0:10]" in edges
+    assert f"shift waits for shift: {reason}" in edges
     # `total` is after all launches before it, and before the last one.
     assert sum("order of the default stream" in str(edge) for edge in edges) == 3
     with pytest.raises(ValueError, match=r"only be drawn as \.svg, not as 'report.png'"):

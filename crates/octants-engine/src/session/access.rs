@@ -3,6 +3,7 @@
 use octants_analysis::access_sets::ALL_PARTS;
 use octants_analysis::{Affine, AxisSet, Term, access_sets};
 use octants_artifact::{Access, AccessAxis, AccessColor, AccessKind, AccessPart, ScalarKind, SlotSum, UpdateOp};
+use octants_diag::Sources;
 use octants_ir::{ArgLayout, AtomicOp, BufferId, Layout, Program, Scalar};
 
 /// The access sets of each task of a program whose arguments are in these slots.
@@ -12,6 +13,17 @@ pub(super) fn access_of_tasks(program: &Program, layout: &ArgLayout) -> Vec<Vec<
     let is_argument = |a: &octants_analysis::Access| !program.buffers[a.buffer.index()].space.is_temporary();
     let of_task = |task: octants_analysis::TaskAccess| {
         task.accesses.into_iter().filter(is_argument).map(|a| slots.access(&a)).collect()
+    };
+    access_sets(program).into_iter().map(of_task).collect()
+}
+
+/// The file and line of each of these accesses.
+pub(super) fn access_lines(program: &Program, sources: &Sources) -> Vec<Vec<String>> {
+    let is_argument = |a: &octants_analysis::Access| !program.buffers[a.buffer.index()].space.is_temporary();
+    let of_task = |task: octants_analysis::TaskAccess| {
+        let found = task.accesses.iter().zip(task.spans).filter(|(access, _)| is_argument(access));
+        let line = |(_, span)| sources.position(span).map_or_else(String::new, |_| sources.users_location(span));
+        found.map(line).collect()
     };
     access_sets(program).into_iter().map(of_task).collect()
 }

@@ -16,7 +16,7 @@ use octants_passes::{PIPELINE, PassOptions, RaceWatch, offload, restrict_loops};
 use octants_runtime::{LoadedKernel, Pointer};
 use octants_schedule::schedule_program;
 
-use super::access::access_of_tasks;
+use super::access::{access_lines, access_of_tasks};
 use super::check_blocks::{check_block_dims, check_block_memory, check_cooperating_functions};
 use super::counters::counters_of;
 use super::race_check::RaceCheck;
@@ -33,7 +33,7 @@ use crate::known_results::{KnownResults, dependence};
 const LEAST_GATHERED: u32 = 512;
 
 /// Stack size for passes and code generation. Only used pages take memory.
-const STACK: usize = 256 << 20;
+pub(super) const STACK: usize = 256 << 20;
 
 /// Code ready to be launched.
 pub struct Executable {
@@ -184,6 +184,8 @@ impl Session {
         }
         if self.config().checks_races() {
             self.look_for_races(lowering, &mut code);
+        } else if let Some(source) = self.fusion_source(lowering, &code, arrays_may_alias) {
+            code.kernel = code.kernel.with_source(source);
         }
         if lowering.result_only {
             code.mark_result_only(&lowering.lowered.kernel);
@@ -199,13 +201,26 @@ impl Session {
         (arrays_may_alias, watches): (bool, bool),
         watch: &mut Stopwatch,
     ) -> Result<Executable, Error> {
+        let concurrent = !self.device.is_immediate();
+        let info = self.target_info();
+        let asked = (arrays_may_alias, concurrent, watches);
+        let split =
+            self.split_watched(lowered, asked, &info, self.config().print_ir, |pass| watch.lap(Phase::Passes, pass))?;
+        self.generate(lowered, split, arrays_may_alias, watch)
+    }
+
+    /// The code of a program that was made of a kernel, found on disk or made.
+    pub(super) fn generate(
+        &self,
+        lowered: &Lowered,
+        (mut program, watched): (Program, Option<RaceWatch>),
+        arrays_may_alias: bool,
+        watch: &mut Stopwatch,
+    ) -> Result<Executable, Error> {
         let sources = &lowered.sources;
         let ret = lowered.kernel.ret.clone();
         let concurrent = !self.device.is_immediate();
         let (machine, info) = (&self.machine, self.target_info());
-        let asked = (arrays_may_alias, concurrent, watches);
-        let (mut program, watched) =
-            self.split_watched(lowered, asked, &info, self.config().print_ir, |pass| watch.lap(Phase::Passes, pass))?;
         let layout = ArgLayout::new(program.roots, &program.buffers, &program.params);
         let watched = watched.map(|watch| Box::new(RaceSlots::of(&watch, &layout, &program.buffers)));
         check_block_dims(&program, &info)?;
@@ -232,12 +247,13 @@ impl Session {
         let buffers = program.buffers.clone();
         let pointers = |artifact: &Artifact| pointers(&layout, &buffers, artifact);
         let exposes_addresses = exposes_addresses(&program);
+        let lines = Arc::new(access_lines(&program, sources));
         // Code that this device rejects is compiled again.
         let load = |artifact: &Artifact| {
             let pointers = pointers(artifact);
             let kernel = self.device.load(artifact)?.with_pointers(pointers.clone());
             let kernel = kernel.telling_addresses(exposes_addresses).kept_under(kept_under);
-            Ok::<_, Error>((kernel, pointers))
+            Ok::<_, Error>((kernel.with_access_lines(lines.clone()), pointers))
         };
         let executable = |layout, (kernel, pointers), watched, was_kept| {
             let (launching, key, races) = (Launching::Plain, kept_under, None);
@@ -316,23 +332,7 @@ impl Session {
         };
         let mut kernel = lowered.kernel.clone();
         replaces_packed(&mut kernel, !watches);
-        let mut options = PassOptions {
-            check_bounds: self.config().bounds_checked(),
-            debug: self.config().debug,
-            fast_math: self.config().fast_math,
-            arrays_may_alias,
-            launches_in_order: !concurrent_launches,
-            merges_aliased_buffers: watches,
-            check_races: watches,
-            overlap_allowed: lowered.overlap_allowed.clone(),
-            shared_bytes: info.max_shared_bytes,
-            watch: None,
-            // On the CPU, threads have private copies of scattered sums. Threads of a block become loops, which calls
-            // would hide.
-            inlines_cooperation: !info.has_grid || watches,
-            gather: info.has_grid.then_some(LEAST_GATHERED),
-            sources: Some(lowered.sources.clone()),
-        };
+        let mut options = self.pass_options(lowered, (arrays_may_alias, concurrent_launches, watches), info);
         run_pipeline_with(PIPELINE, &mut kernel, &mut options, &mut done);
         if !lowered.split_arrays.is_empty() {
             if let Err(diagnostic) = restrict_loops(&mut kernel, &lowered.split_arrays) {
@@ -354,6 +354,31 @@ impl Session {
         let program = offload(kernel);
         done("offload");
         Ok((program, options.watch))
+    }
+
+    pub(super) fn pass_options(
+        &self,
+        lowered: &Lowered,
+        (arrays_may_alias, concurrent_launches, watches): (bool, bool, bool),
+        info: &TargetInfo,
+    ) -> PassOptions {
+        PassOptions {
+            check_bounds: self.config().bounds_checked(),
+            debug: self.config().debug,
+            fast_math: self.config().fast_math,
+            arrays_may_alias,
+            launches_in_order: !concurrent_launches,
+            merges_aliased_buffers: watches,
+            check_races: watches,
+            overlap_allowed: lowered.overlap_allowed.clone(),
+            shared_bytes: info.max_shared_bytes,
+            watch: None,
+            // On the CPU, threads have private copies of scattered sums. Threads of a block become loops, which calls
+            // would hide.
+            inlines_cooperation: !info.has_grid || watches,
+            gather: info.has_grid.then_some(LEAST_GATHERED),
+            sources: Some(lowered.sources.clone()),
+        }
     }
 
     pub(crate) fn schedule_options(

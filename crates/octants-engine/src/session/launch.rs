@@ -65,7 +65,9 @@ impl Session {
     ) -> Result<Option<Results>, Error> {
         let results = match &code.launching {
             // SAFETY: the caller's contract.
-            Launching::Plain => unsafe { self.device.launch(stream, &code.kernel, slots, arrays, caller) }?,
+            Launching::Plain => {
+                unsafe { self.device.launch(stream, &code.kernel, slots, arrays, (caller, Some(self))) }?
+            }
             // SAFETY: the caller's contract.
             Launching::WithStore(store) => {
                 unsafe { self.launch_with_store(code, store, slots, arrays, stream, caller) }?

@@ -25,7 +25,9 @@ impl Session {
             .as_ref()
             .filter(|_| self.config().offline_cache && !self.config().shows_compilation() && !dumps_stages())
             // Race checks analyze the kernel, not its compiled code.
-            .filter(|_| !self.config().checks_races());
+            .filter(|_| !self.config().checks_races())
+            // So does fusion.
+            .filter(|_| !self.keeps_fusion_sources());
         let common = cache.and_then(|cache| cache.common(&self.machine)).map(|mut key| {
             key.add("concurrent_launches", &!self.device.is_immediate());
             key
@@ -61,6 +63,8 @@ impl Session {
         let exposes_addresses = recalled.exposes_addresses;
         let kernel = self.device.load(&artifact).ok()?.with_pointers(pointers.clone());
         let kernel = kernel.telling_addresses(exposes_addresses).kept_under(Some(key));
+        // Those of the kernel itself; a launch of code that counts is not in reports.
+        let kernel = kernel.with_access_lines(recalled.access_lines.clone());
         watch.lap(Phase::Link, "");
         let (layout, ret) = (recalled.layout.clone(), recalled.ret.clone());
         let launching = Launching::Plain;
@@ -86,7 +90,7 @@ impl Session {
         let outcome = outcome(
             &Binding::of(lowered),
             (&code.layout, &code.pointers, code.exposes_addresses, &code.ret),
-            (artifact, store.flatten(), code.depends().cloned()),
+            (artifact, store.flatten(), code.depends().cloned(), code.kernel.access_lines()),
             (may_alias, lowering.has_groups(), lowering.may_record_trip_counts()),
             search.tracing.said(&lowered.sources),
         );

@@ -4,6 +4,8 @@
 //! compile-time arguments and captured names, the options, the machine. The key only locates traces. Whether a trace
 //! is valid is decided by its questions only.
 
+use std::sync::Arc;
+
 use octants_artifact::{Dependence, Key, KeyBuilder, Lookup, Outcome, StoreOfGradient, StoredWarning, Trace};
 use octants_frontend::{ArgSpec, Obj, World};
 use octants_ir::{ArgLayout, AutodiffMode, Type};
@@ -64,6 +66,7 @@ pub struct Recalled {
     pub(crate) ret: Type,
     pub(crate) store: Option<StoreOfGradient>,
     pub(crate) depends: Option<Dependence>,
+    pub(crate) access_lines: Arc<Vec<Vec<String>>>,
     may_alias: bool,
     /// It has `stream_parallel` groups.
     pub has_groups: bool,
@@ -87,6 +90,7 @@ impl Recalled {
             ret: type_of(&outcome.result),
             store: outcome.store,
             depends: outcome.depends,
+            access_lines: Arc::new(outcome.access_lines),
             may_alias: outcome.may_alias,
             has_groups: outcome.has_groups,
             may_record_trip_counts: outcome.may_record_trip_counts,
@@ -228,7 +232,7 @@ pub(crate) fn keep(cache: &ArtifactCache, search: Search<'_>, outcome: Outcome) 
 pub(crate) fn outcome(
     binding: &Binding,
     (layout, pointers, exposes_addresses, ret): (&ArgLayout, &[Pointer], bool, &Type),
-    (artifact, store, depends): (Key, Option<StoreOfGradient>, Option<Dependence>),
+    (artifact, store, depends, lines): (Key, Option<StoreOfGradient>, Option<Dependence>, &[Vec<String>]),
     (may_alias, has_groups, may_record_trip_counts): (bool, bool, bool),
     (warnings, printed): (Vec<StoredWarning>, Vec<String>),
 ) -> Outcome {
@@ -240,6 +244,7 @@ pub(crate) fn outcome(
         arguments: argument_plan(binding, layout, (pointers, exposes_addresses)),
         store,
         depends,
+        access_lines: lines.to_vec(),
         result: type_to_stored(ret),
         returns: binding.returns.iter().map(|o| o.0).collect(),
         checkpoints: binding.checkpoints.iter().map(|(label, o)| (*label, o.0)).collect(),

@@ -7,9 +7,12 @@
 //! launches are submitted one by one, and the history starts again.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use super::GraphId;
+use super::temporaries::{Ready, Temporaries};
+use super::word_hash::{WordHash, WordHasher};
 use crate::capture::{CapturedLaunch, Step, Work};
 use crate::captured_graph::CapturedGraph;
 use crate::kernel::LoadedKernel;
@@ -28,15 +31,59 @@ enum Token {
 /// The latest launches and cuts.
 #[derive(Default)]
 pub(super) struct History {
-    /// With their hashes; the first has the number `first`.
-    tokens: VecDeque<(u64, Token)>,
+    /// The first has the number `first`.
+    tokens: VecDeque<Noted>,
     first: usize,
+    /// By all arguments, and by those besides memory.
+    exact: Repetition,
+    besides_memory: Repetition,
+    round: Option<Round>,
+    /// A graph that must be launched, or its launches submitted, before anything else.
+    pub(super) ready: Option<Ready>,
+    /// How many rounds were expected.
+    rounds: u64,
+    /// The latest launch may be fused.
+    fuses: bool,
+    /// Searches for temporaries without success, and tokens until the next search.
+    misses: usize,
+    pause: usize,
+}
+
+/// A token with its hashes: of all arguments, and of those besides memory.
+struct Noted {
+    hashes: [u64; 2],
+    token: Token,
+}
+
+/// Looks for repetition in a sequence of hashes.
+#[derive(Default)]
+struct Repetition {
     /// For each hash the number of the latest token.
-    latest: HashMap<u64, usize>,
+    latest: HashMap<u64, usize, WordHash>,
     /// The current token and the `run` tokens before it also occurred this many tokens earlier.
     period: usize,
     run: usize,
-    round: Option<Round>,
+}
+
+impl Repetition {
+    /// Notes the hash of token `now`; `again` says whether the token a period earlier has the same one.
+    fn note(&mut self, now: usize, hash: u64, again: bool) {
+        if again {
+            self.run += 1;
+        } else {
+            self.period = self.latest.get(&hash).map_or(0, |number| now - number);
+            self.run = usize::from(self.period > 0);
+        }
+        self.latest.insert(hash, now);
+        if self.period > LONGEST {
+            (self.period, self.run) = (0, 0);
+        }
+    }
+
+    /// The latest tokens are a round that came often enough.
+    fn is_found(&self) -> bool {
+        self.period > 0 && self.run >= AGAIN * self.period
+    }
 }
 
 /// A round that is expected.
@@ -46,8 +93,11 @@ struct Round {
     at: usize,
     /// The first that is held, up to `at`.
     held: usize,
-    /// The graphs, by their first launch.
-    graphs: HashMap<usize, Arc<CapturedGraph>>,
+    /// The graphs, by their first launch, and whether launches of it may be fused.
+    graphs: HashMap<(usize, bool), Arc<CapturedGraph>>,
+    number: u64,
+    /// Its arrays that are different ones in each round.
+    temporaries: Option<Temporaries>,
 }
 
 /// Launches to submit one by one.
@@ -59,6 +109,10 @@ pub(super) enum Expected {
     Held,
     /// It completes the held launches to a graph, which must be launched.
     Complete(Arc<CapturedGraph>),
+    /// It completes these launches to a graph, which must be made.
+    Make(GraphId, Held),
+    /// The same for a graph that must not use these temporaries, and is then ready.
+    Prepare(GraphId, Held, Vec<u64>),
     /// It was not expected: the held launches must be submitted first.
     Not(Held),
 }
@@ -69,61 +123,92 @@ impl CapturedLaunch {
     }
 }
 
-fn hash_of(token: &Token) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    match token {
-        Token::Launch(launch) => (launch.kernel.module, &launch.args).hash(&mut hasher),
-        Token::Cut => 0u8.hash(&mut hasher),
-    }
-    hasher.finish()
+/// The hashes of a token: by all arguments, and by those besides memory if requested.
+fn hashes_of(token: &Token, besides_memory: bool) -> [u64; 2] {
+    let Token::Launch(launch) = token else { return [0; 2] };
+    let hash = |is_hashed: &dyn Fn(usize) -> bool| {
+        let mut hasher = WordHasher::default();
+        launch.kernel.module.hash(&mut hasher);
+        let words = launch.args.iter().enumerate().filter(|(slot, _)| is_hashed(*slot));
+        words.for_each(|(_, word)| hasher.write_u64(*word));
+        // Cuts have 0.
+        hasher.finish() | 1
+    };
+    let is_memory = |slot: usize| launch.kernel.pointers.iter().any(|p| p.slot as usize == slot);
+    [hash(&|_| true), if besides_memory { hash(&|slot| !is_memory(slot)) } else { 0 }]
 }
 
 impl History {
-    /// Takes a launch if it is the expected one. `make` makes a graph of launches.
+    /// Takes a launch if it is the expected one. `fuses` says whether launches may be fused. `capture` yields the launch
+    /// with its memory.
     pub(super) fn take(
         &mut self,
-        kernel: &LoadedKernel,
-        args: &[u64],
-        make: impl FnOnce(&[Arc<CapturedLaunch>]) -> Option<CapturedGraph>,
+        (kernel, args): (&LoadedKernel, &[u64]),
+        fuses: bool,
+        capture: impl FnOnce() -> Option<CapturedLaunch>,
     ) -> Expected {
         let Some(round) = &mut self.round else { return Expected::Not(Held::new()) };
-        match &round.tokens[round.at] {
-            Token::Launch(launch) if launch.is(kernel, args) => {}
-            Token::Launch(_) => return Expected::Not(self.give_up()),
+        let Token::Launch(expected) = &round.tokens[round.at] else {
             // Nothing is held here. A launch that stays on the default stream is the cut.
-            Token::Cut => return Expected::Not(Held::new()),
+            return Expected::Not(Held::new());
+        };
+        let is_expected = match &mut round.temporaries {
+            None => expected.is(kernel, args),
+            Some(temporaries) => fuses && capture().is_some_and(|launch| temporaries.take(round.at, expected, launch)),
+        };
+        if !is_expected {
+            return Expected::Not(self.give_up());
         }
         round.at += 1;
         if matches!(round.tokens.get(round.at), Some(Token::Launch(_))) {
             return Expected::Held;
         }
-        let graph = match round.graphs.get(&round.held) {
-            Some(known) => Some(known.clone()),
-            None => make(&round.launches()).map(Arc::new),
+        let id = GraphId { round: round.number, at: (round.held, fuses) };
+        let known = round.graphs.get(&id.at).cloned();
+        let expected = match (&mut round.temporaries, known) {
+            (None, Some(graph)) => Expected::Complete(graph),
+            (None, None) => Expected::Make(id, round.launches()),
+            (Some(temporaries), known) => {
+                let (launches, temporaries) = temporaries.take_run();
+                match known {
+                    Some(graph) => {
+                        self.ready = Some(Ready { id, graph, made: None, launches, temporaries });
+                        Expected::Held
+                    }
+                    None => Expected::Prepare(id, launches, temporaries),
+                }
+            }
         };
-        let Some(graph) = graph else {
-            // The caller submits the launch itself.
-            round.at -= 1;
-            return Expected::Not(self.give_up());
-        };
-        round.graphs.insert(round.held, graph.clone());
         round.begin_run();
-        Expected::Complete(graph)
+        expected
+    }
+
+    /// The round that a graph is of is still expected.
+    pub(super) fn expects(&self, id: GraphId) -> bool {
+        self.round.as_ref().is_some_and(|round| round.number == id.round)
+    }
+
+    /// Keeps a graph for the next time, unless another round is expected meanwhile.
+    pub(super) fn keep_graph(&mut self, id: GraphId, graph: Arc<CapturedGraph>) {
+        if let Some(round) = self.round.as_mut().filter(|round| round.number == id.round) {
+            round.graphs.insert(id.at, graph);
+        }
     }
 
     /// Notes a launch that was submitted.
-    pub(super) fn note(&mut self, launch: CapturedLaunch) {
+    pub(super) fn note(&mut self, launch: CapturedLaunch, fuses: bool) {
         if self.round.is_some() {
             // A cut was expected in its place.
             self.give_up();
         }
+        self.fuses = fuses;
         self.push(Token::Launch(Arc::new(launch)));
     }
 
     /// All launches must be submitted now. Yields those that were held.
     pub(super) fn cut(&mut self) -> Held {
         let Some(round) = &mut self.round else {
-            if matches!(self.tokens.back(), Some((_, Token::Launch(_)))) {
+            if matches!(self.tokens.back(), Some(Noted { token: Token::Launch(_), .. })) {
                 self.push(Token::Cut);
             }
             return Held::new();
@@ -143,47 +228,91 @@ impl History {
     /// Resets the history. Returns the held launches.
     pub(super) fn give_up(&mut self) -> Held {
         let held = self.round.as_ref().map(Round::launches).unwrap_or_default();
-        *self = History::default();
+        *self = History { rounds: self.rounds, ready: self.ready.take(), ..History::default() };
         held
     }
 
     fn push(&mut self, token: Token) {
-        let hash = hash_of(&token);
+        let hashes = hashes_of(&token, self.fuses);
         let now = self.first + self.tokens.len();
-        let before = |back: usize| now.checked_sub(back)?.checked_sub(self.first).and_then(|at| self.tokens.get(at));
-        let again = self.period > 0 && before(self.period).is_some_and(|(known, _)| *known == hash);
-        if again {
-            self.run += 1;
-        } else {
-            self.period = self.latest.get(&hash).map_or(0, |number| now - number);
-            self.run = usize::from(self.period > 0);
+        let repetitions = [&mut self.exact, &mut self.besides_memory].into_iter().enumerate();
+        for (n, repetition) in repetitions.take(1 + usize::from(self.fuses)) {
+            let before = now.checked_sub(repetition.period).and_then(|number| number.checked_sub(self.first));
+            let known = before.and_then(|at| self.tokens.get(at));
+            let again = repetition.period > 0 && known.is_some_and(|known| known.hashes[n] == hashes[n]);
+            repetition.note(now, hashes[n], again);
         }
-        self.latest.insert(hash, now);
-        self.tokens.push_back((hash, token));
-        if self.period > LONGEST {
-            (self.period, self.run) = (0, 0);
-        }
-        if self.period > 0 && self.run >= AGAIN * self.period {
+        self.tokens.push_back(Noted { hashes, token });
+        if self.exact.is_found() {
             self.expect_round();
-        } else if self.tokens.len() > (AGAIN + 2) * LONGEST {
+        } else if self.fuses && self.besides_memory.is_found() {
+            self.expect_round_with_temporaries();
+        }
+        if self.tokens.len() > (AGAIN + 2) * LONGEST {
             self.forget_oldest();
         }
     }
 
-    /// The latest tokens are a round that came often enough: another one is expected.
+    /// The latest tokens, if they are a round that came often enough: another one is expected.
     fn expect_round(&mut self) {
-        let round: Vec<Token> = self.tokens.iter().skip(self.tokens.len() - self.period).map(|t| t.1.clone()).collect();
+        let period = self.exact.period;
+        let round = self.last_tokens(period);
         // Tokens of equal hashes a period ago have equal arguments only most likely.
-        let same = |(a, b): (&Token, &(u64, Token))| match (a, &b.1) {
+        let same = |(a, b): (&Token, &Noted)| match (a, &b.token) {
             (Token::Launch(a), Token::Launch(b)) => a.is(&b.kernel, &b.args),
             (Token::Cut, Token::Cut) => true,
             _ => false,
         };
-        let earlier = self.tokens.iter().skip(self.tokens.len() - 2 * self.period);
+        let earlier = self.tokens.iter().skip(self.tokens.len() - 2 * period);
         if round.iter().zip(earlier).all(same) {
-            *self = History::default();
-            self.round = Some(Round { tokens: round, at: 0, held: 0, graphs: HashMap::new() });
+            self.expect(round, None);
         }
+    }
+
+    /// The same for rounds that differ in arrays that each round allocates anew.
+    #[cold]
+    fn expect_round_with_temporaries(&mut self) {
+        if self.pause > 0 {
+            self.pause -= 1;
+            return;
+        }
+        let period = self.besides_memory.period;
+        let entry = |noted: &Noted| match &noted.token {
+            Token::Launch(launch) => Some(launch.clone()),
+            Token::Cut => None,
+        };
+        // A round more, which must not use the temporaries.
+        let others = self.tokens.len().saturating_sub(4 * period);
+        let history: Vec<Option<Arc<CapturedLaunch>>> = self.tokens.iter().skip(others).map(entry).collect();
+        let history: Vec<Option<&Arc<CapturedLaunch>>> = history.iter().map(Option::as_ref).collect();
+        let Some(temporaries) = Temporaries::find(&history, period) else {
+            // The next token may be the end of a round.
+            self.misses += 1;
+            if self.misses.is_multiple_of(period) {
+                self.pause = 8 * period;
+            }
+            return;
+        };
+        let without = |token: Token| match token {
+            Token::Launch(launch) => {
+                let (kernel, args) = (launch.kernel.clone(), launch.args.clone());
+                let (arrays, buffers) = (Box::default(), temporaries.others_of(&launch));
+                Token::Launch(Arc::new(CapturedLaunch { kernel, args, arrays, buffers, foreign: false, store: None }))
+            }
+            Token::Cut => Token::Cut,
+        };
+        let round = self.last_tokens(period).into_iter().map(without).collect();
+        self.expect(round, Some(temporaries));
+    }
+
+    fn last_tokens(&self, count: usize) -> Vec<Token> {
+        self.tokens.iter().skip(self.tokens.len() - count).map(|noted| noted.token.clone()).collect()
+    }
+
+    fn expect(&mut self, round: Vec<Token>, temporaries: Option<Temporaries>) {
+        let number = self.rounds + 1;
+        *self = History { rounds: number, ready: self.ready.take(), ..History::default() };
+        self.round = Some(Round::new((round, temporaries), number));
     }
 
     fn forget_oldest(&mut self) {
@@ -192,13 +321,29 @@ impl History {
             self.first += 1;
         }
         let first = self.first;
-        self.latest.retain(|_, number| *number >= first);
+        for repetition in [&mut self.exact, &mut self.besides_memory] {
+            repetition.latest.retain(|_, number| *number >= first);
+        }
     }
 }
 
 impl Round {
+    /// A round whose first token is expected next. It is rotated to begin after a cut, because launches of a run become
+    /// one graph only within the round.
+    fn new((mut tokens, mut temporaries): (Vec<Token>, Option<Temporaries>), number: u64) -> Round {
+        let cut = tokens.iter().rposition(|t| matches!(t, Token::Cut));
+        let after = cut.map_or(0, |cut| (cut + 1) % tokens.len());
+        tokens.rotate_left(after);
+        temporaries.iter_mut().for_each(|temporaries| temporaries.rotate(after));
+        let at = (tokens.len() - after) % tokens.len();
+        Round { tokens, at, held: at, graphs: HashMap::new(), number, temporaries }
+    }
+
     /// Those that are held.
     fn launches(&self) -> Held {
+        if let Some(temporaries) = &self.temporaries {
+            return temporaries.held.clone();
+        }
         let launch = |t: &Token| match t {
             Token::Launch(launch) => Some(launch.clone()),
             Token::Cut => None,
@@ -210,6 +355,7 @@ impl Round {
     fn begin_run(&mut self) {
         if self.at == self.tokens.len() {
             self.at = 0;
+            self.temporaries.iter_mut().for_each(Temporaries::begin_round);
         }
         self.held = self.at;
     }

@@ -25,15 +25,20 @@ pub struct Decision {
     pub depends_on: Vec<(u64, String)>,
     /// For each of them the elements in which they meet. Empty if unknown.
     pub reasons: Vec<String>,
+    /// For a launch of a graph, which replay of a round this was.
+    pub replay: Option<u64>,
 }
 
 /// A decision without texts: most are never asked for.
 pub(super) struct Decided {
     pub number: u64,
     pub kernel: Arc<KernelMeta>,
+    pub lines: Arc<Vec<Vec<String>>>,
     pub args: Arc<[u64]>,
     pub lane: Option<usize>,
     pub depends_on: Conflicts,
+    /// The replay that it is part of.
+    pub replay: Option<u64>,
 }
 
 /// Decisions as texts.
@@ -44,25 +49,36 @@ pub(super) fn described(decided: VecDeque<Decided>) -> Vec<Decision> {
         let depends_on = of.depends_on.iter().map(|(n, b)| (*n, name(*b, &of.kernel).unwrap_or_default()));
         let reason = |(n, meeting): &(u64, Meeting)| by_number.get(n).and_then(|earlier| reason(earlier, of, *meeting));
         let reasons = of.depends_on.iter().map(|on| reason(on).unwrap_or_default()).collect();
-        let (number, kernel, lane) = (of.number, of.kernel.name.clone(), of.lane);
-        Decision { number, kernel, lane, depends_on: depends_on.collect(), reasons }
+        let (number, kernel, lane, replay) = (of.number, of.kernel.name.clone(), of.lane, of.replay);
+        Decision { number, kernel, lane, depends_on: depends_on.collect(), reasons, replay }
     };
     decided.iter().map(describe).collect()
 }
 
-/// The elements of a buffer in which two launches meet.
+/// An access with its file and line.
+type Located<'a> = (&'a Access, &'a str);
+
+/// The elements of a buffer in which two launches meet, and the lines of both accesses.
 fn reason(earlier: &Decided, later: &Decided, buffer: Meeting) -> Option<String> {
-    let accesses = |of: &'_ Decided| of.kernel.tasks.iter().flat_map(|t| t.access.clone()).collect::<Vec<_>>();
     let (first, second) = (accesses(earlier), accesses(later));
-    let mut pairs = second.iter().filter(|y| Some(y.buffer) == buffer).flat_map(|y| first.iter().map(move |x| (x, y)));
-    let (x, y) = pairs.find(|(x, y)| x.meets((y, &later.args), &earlier.args))?;
+    let of_buffer = second.iter().filter(|(y, _)| Some(y.buffer) == buffer);
+    let mut pairs = of_buffer.flat_map(|y| first.iter().map(move |x| (x, y)));
+    let (x, y) = pairs.find(|(x, y)| x.0.meets((y.0, &later.args), &earlier.args))?;
     let verb = |of: &Access| match of.kind {
         AccessKind::Read => "reads",
         AccessKind::Write => "writes",
         AccessKind::Update(_) => "updates",
     };
-    let (here, there) = (elements(y, later), elements(x, earlier));
-    Some(format!("{} {here}; {} {} {there}", verb(y), earlier.kernel.name, verb(x)))
+    let at = |line: &str| if line.is_empty() { String::new() } else { format!(" ({line})") };
+    let (here, there) = (elements(y.0, later) + &at(y.1), elements(x.0, earlier) + &at(x.1));
+    Some(format!("{} {here}; {} {} {there}", verb(y.0), earlier.kernel.name, verb(x.0)))
+}
+
+fn accesses(of: &Decided) -> Vec<Located<'_>> {
+    let line = |task: usize, n: usize| of.lines.get(task).and_then(|lines| lines.get(n)).map_or("", String::as_str);
+    let all = of.kernel.tasks.iter().enumerate();
+    all.flat_map(|(task, meta)| meta.access.iter().enumerate().map(move |(n, access)| (access, line(task, n))))
+        .collect()
 }
 
 /// The name of a buffer, with the indices of an access.

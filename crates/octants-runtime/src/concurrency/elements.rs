@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use octants_artifact::{Access, AccessKind};
 use smallvec::SmallVec;
 
+use crate::capture::CapturedLaunch;
 use crate::cores::{BufferCore, DeviceCore};
 use crate::kernel::{LoadedKernel, Pointer};
 
@@ -77,4 +78,24 @@ impl Elements<'_> {
     fn address(&self) -> u64 {
         self.args[self.of.slot as usize]
     }
+}
+
+/// Whether two launches touch an element that one of them changes: the first buffer of the later one.
+pub(super) fn meeting(
+    (a, given_a): (&CapturedLaunch, &Given),
+    (b, given_b): (&CapturedLaunch, &Given),
+) -> Option<Meeting> {
+    given_b.iter().find_map(|(buffer, of_b)| {
+        let of_buffer =
+            given_a.iter().filter(|(other, of_a)| Arc::ptr_eq(buffer, other) && (of_a.written || of_b.written));
+        of_buffer.into_iter().find_map(|(_, of_a)| {
+            let earlier = Elements { kernel: &a.kernel, args: &a.args, of: *of_a };
+            earlier.meeting(&Elements { kernel: &b.kernel, args: &b.args, of: *of_b })
+        })
+    })
+}
+
+/// Whether two launches must keep their order.
+pub(super) fn conflict(earlier: &(Arc<CapturedLaunch>, Given), later: &(Arc<CapturedLaunch>, Given)) -> bool {
+    meeting((&earlier.0, &earlier.1), (&later.0, &later.1)).is_some()
 }

@@ -9,6 +9,9 @@ use super::LANES;
 use super::cycle::History;
 use super::decisions::{Conflicts, Decided};
 use super::elements::{Elements, Given, Meeting};
+use super::fuse_launches::Fusion;
+use super::make_graph::MadeGraph;
+use super::word_hash::WordHash;
 use crate::caller::Caller;
 use crate::cores::DeviceCore;
 use crate::driver::{Driver, EventHandle, ModuleHandle};
@@ -32,7 +35,7 @@ pub(super) struct State {
     launches: VecDeque<Placed>,
     first: u64,
     /// Uses of buffers, by number.
-    uses: HashMap<u64, Vec<Use>>,
+    uses: HashMap<u64, Vec<Use>, WordHash>,
     /// Recorded on the default stream when lanes were opened last, and the number of openings.
     pub(super) opening: Option<EventHandle>,
     pub(super) openings: u64,
@@ -41,6 +44,8 @@ pub(super) struct State {
     pub(super) history: History,
     /// Rounds that were launched as graphs.
     pub(super) replays: u64,
+    /// Fusions since the last report.
+    pub(super) fusions: Vec<Fusion>,
 }
 
 /// For each lane, one more than the number of the last launch that other work depends on.
@@ -243,7 +248,35 @@ impl State {
         if self.decisions.len() == MOST_DECISIONS {
             self.decisions.pop_front();
         }
-        self.decisions.push_back(Decided { number, kernel: kernel.meta.clone(), args, lane, depends_on });
+        let (kernel, lines, replay) = (kernel.meta.clone(), kernel.access_lines().clone(), None);
+        self.decisions.push_back(Decided { number, kernel, lines, args, lane, depends_on, replay });
+    }
+
+    /// Keeps a fusion for a report.
+    pub(super) fn note_fusion(&mut self, fusion: Fusion) {
+        if self.fusions.len() < MOST_DECISIONS && self.fusions.last() != Some(&fusion) {
+            self.fusions.push(fusion);
+        }
+    }
+
+    /// Keeps the decisions about the launches of a graph, which is launched for the first time, for a report.
+    pub(super) fn decide_graph(&mut self, made: MadeGraph) {
+        made.fusions.into_iter().for_each(|fusion| self.note_fusion(fusion));
+        // Numbers of launches that later ones wait for stay as they are.
+        if !self.launches.is_empty() {
+            return;
+        }
+        let (first, replay) = (self.first, Some(self.replays));
+        self.first += made.decided.len() as u64;
+        for mut decided in made.decided {
+            decided.number += first;
+            decided.depends_on.iter_mut().for_each(|(number, _)| *number += first);
+            decided.replay = replay;
+            self.decisions.push_back(decided);
+        }
+        while self.decisions.len() > MOST_DECISIONS {
+            self.decisions.pop_front();
+        }
     }
 
     /// The events of the last launch of each lane.

@@ -1,0 +1,61 @@
+//! [`MadeGraph`]: the graph of a round, and what a report says about it.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::LANES;
+use super::cycle::steps_of;
+use super::decisions::{Conflicts, Decided};
+use super::elements::{given_buffers, meeting};
+use super::fuse_launches::{Candidate, Fusion, Making, fuse_launches};
+use crate::capture::CapturedLaunch;
+use crate::captured_graph::CapturedGraph;
+
+/// The graph of a round, with the decisions about its launches.
+pub(super) struct MadeGraph {
+    pub(super) graph: Arc<CapturedGraph>,
+    /// Their numbers, and those of the launches that they wait for, count from 0.
+    pub(super) decided: Vec<Decided>,
+    pub(super) fusions: Vec<Fusion>,
+}
+
+/// A graph of launches, each after those that it conflicts with. `None` if their memory has changed, or if they use
+/// temporaries.
+pub(super) fn graph_of(making: &Making<'_>, launches: &[Arc<CapturedLaunch>]) -> Option<MadeGraph> {
+    let given = |l: &Arc<CapturedLaunch>| Some((l.clone(), given_buffers(making.device, &l.kernel, &l.args)?));
+    let mut candidates: Vec<Candidate> = launches.iter().map(given).collect::<Option<_>>()?;
+    let mut fusions = Vec::new();
+    if let Some(fuser) = making.fuser {
+        candidates = fuse_launches(making, fuser, candidates, &mut fusions);
+    }
+    let is_temporary = |number: u64| making.temporaries.contains(&number);
+    if candidates.iter().any(|(_, given)| given.iter().any(|(buffer, _)| is_temporary(buffer.id))) {
+        return None;
+    }
+    let conflicts: Vec<Conflicts> = (0..candidates.len()).map(|later| conflicts_of(&candidates, later)).collect();
+    let depends_on: Vec<Vec<usize>> =
+        conflicts.iter().map(|of| of.iter().rev().map(|(earlier, _)| *earlier as usize).collect()).collect();
+    let launches: Vec<Arc<CapturedLaunch>> = candidates.into_iter().map(|(launch, _)| launch).collect();
+    let steps = steps_of(&launches, &depends_on, LANES);
+    let decide = |(number, (launch, depends_on)): (usize, (&Arc<CapturedLaunch>, Conflicts))| Decided {
+        number: number as u64,
+        kernel: launch.kernel.meta.clone(),
+        lines: launch.kernel.access_lines().clone(),
+        args: Arc::from(&launch.args[..]),
+        lane: Some(steps[number].lane),
+        depends_on,
+        replay: None,
+    };
+    let decided = launches.iter().zip(conflicts).enumerate().map(decide).collect();
+    let graph = CapturedGraph::of_steps(making.device, steps, Vec::new(), Vec::new()).without_step_names();
+    let graph = Arc::new(graph);
+    Some(MadeGraph { graph, decided, fusions })
+}
+
+/// The earlier launches that one conflicts with, latest first.
+fn conflicts_of(candidates: &[Candidate], later: usize) -> Conflicts {
+    let of = |n: usize| (&*candidates[n].0, &candidates[n].1);
+    let found = (0..later).rev().filter_map(|earlier| Some((earlier as u64, meeting(of(earlier), of(later))?)));
+    found.collect::<SmallVec<_>>()
+}
