@@ -182,7 +182,11 @@ impl Stream {
                 match self.queue.waits_for(&state, &point).filter(|_| sharing.is_none()) {
                     // The stream's work is done only when that batch is.
                     Some(batch) => last.value = last.value.max(batch),
-                    None => new.push(point),
+                    // Several streams of another queue: one wait suffices.
+                    None => match new.iter_mut().find(|(t, _)| Arc::ptr_eq(t, &point.0)) {
+                        Some((_, value)) => *value = (*value).max(point.1),
+                        None => new.push(point),
+                    },
                 }
             }
             if !new.is_empty() {
