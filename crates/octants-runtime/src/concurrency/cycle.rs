@@ -13,7 +13,7 @@ use std::sync::Arc;
 use super::GraphId;
 use super::temporaries::{Ready, Temporaries};
 use super::word_hash::{WordHash, WordHasher};
-use crate::capture::{CapturedLaunch, Step, Work};
+use crate::capture::CapturedLaunch;
 use crate::captured_graph::CapturedGraph;
 use crate::kernel::LoadedKernel;
 
@@ -359,32 +359,4 @@ impl Round {
         }
         self.held = self.at;
     }
-}
-
-/// Steps of a graph for launches, each after those in its list. Steps of a lane share a frame, so each is
-/// also after the one before it there.
-pub(super) fn steps_of(launches: &[Arc<CapturedLaunch>], depends_on: &[Vec<usize>], most_lanes: usize) -> Vec<Step> {
-    let mut ends: Vec<usize> = Vec::new();
-    let mut steps: Vec<Step> = Vec::with_capacity(launches.len());
-    for (place, launch) in launches.iter().enumerate() {
-        let mut depends_on = depends_on[place].clone();
-        let follows = |end: &usize| depends_on.contains(end);
-        let lane = ends.iter().position(follows).unwrap_or_else(|| match ends.len() < most_lanes {
-            true => ends.len(),
-            // The lane whose last step is the earliest.
-            false => (0..ends.len()).min_by_key(|lane| ends[*lane]).unwrap_or(0),
-        });
-        match ends.get_mut(lane) {
-            Some(end) => {
-                if !depends_on.contains(end) {
-                    depends_on.push(*end);
-                }
-                *end = place;
-            }
-            None => ends.push(place),
-        }
-        depends_on.sort_unstable();
-        steps.push(Step { lane, depends_on, work: Work::Launch(launch.clone()), site: None });
-    }
-    steps
 }

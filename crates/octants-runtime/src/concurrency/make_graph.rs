@@ -5,11 +5,10 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::LANES;
-use super::cycle::steps_of;
 use super::decisions::{Conflicts, Decided};
 use super::elements::{given_buffers, meeting};
 use super::fuse_launches::{Candidate, Fusion, Making, fuse_launches};
-use crate::capture::CapturedLaunch;
+use crate::capture::{CapturedLaunch, Step, Work};
 use crate::captured_graph::CapturedGraph;
 
 /// The graph of a round, with the decisions about its launches.
@@ -58,4 +57,32 @@ fn conflicts_of(candidates: &[Candidate], later: usize) -> Conflicts {
     let of = |n: usize| (&*candidates[n].0, &candidates[n].1);
     let found = (0..later).rev().filter_map(|earlier| Some((earlier as u64, meeting(of(earlier), of(later))?)));
     found.collect::<SmallVec<_>>()
+}
+
+/// Steps of a graph for launches, each after those in its list. Steps of a lane share a frame, so each is
+/// also after the one before it there.
+fn steps_of(launches: &[Arc<CapturedLaunch>], depends_on: &[Vec<usize>], most_lanes: usize) -> Vec<Step> {
+    let mut ends: Vec<usize> = Vec::new();
+    let mut steps: Vec<Step> = Vec::with_capacity(launches.len());
+    for (place, launch) in launches.iter().enumerate() {
+        let mut depends_on = depends_on[place].clone();
+        let follows = |end: &usize| depends_on.contains(end);
+        let lane = ends.iter().position(follows).unwrap_or_else(|| match ends.len() < most_lanes {
+            true => ends.len(),
+            // The lane whose last step is the earliest.
+            false => (0..ends.len()).min_by_key(|lane| ends[*lane]).unwrap_or(0),
+        });
+        match ends.get_mut(lane) {
+            Some(end) => {
+                if !depends_on.contains(end) {
+                    depends_on.push(*end);
+                }
+                *end = place;
+            }
+            None => ends.push(place),
+        }
+        depends_on.sort_unstable();
+        steps.push(Step { lane, depends_on, work: Work::Launch(launch.clone()), site: None });
+    }
+    steps
 }
