@@ -17,6 +17,7 @@
 mod apart;
 mod arena;
 pub mod copies;
+mod cost_estimate;
 mod enter;
 pub mod host_driver;
 mod job_slot;

@@ -386,16 +386,31 @@ impl Queues {
         let (count, high) = (all.len(), all.len() / 4);
         let first = if priority < 0 && high > 0 { count - high } else { 0 };
         let number = (first..count).min_by_key(|number| all[*number].0).unwrap_or(0);
-        let queue = match all[number].1.upgrade() {
-            Some(queue) => queue,
-            None => Queue::new(&self.gpu, &self.follower, number)?,
-        };
-        all[number] = (all[number].0 + 1, Arc::downgrade(&queue));
+        let queue = self.queue(&mut all, number)?;
+        all[number].0 += 1;
         queue.streams.store(all[number].0, Ordering::Relaxed);
         Ok(queue)
     }
 
-    /// A stream of the queue has ended, or does not count.
+    /// The queue of a stream that does not count: the last of normal priority, which other streams use late. A wait for
+    /// it would otherwise include their work.
+    pub(crate) fn last(&self) -> Result<Arc<Queue>> {
+        let mut all = self.all();
+        let number = all.len() - 1 - all.len() / 4;
+        self.queue(&mut all, number)
+    }
+
+    fn queue(&self, all: &mut [(usize, Weak<Queue>)], number: usize) -> Result<Arc<Queue>> {
+        if let Some(known) = all[number].1.upgrade() {
+            return Ok(known);
+        }
+        let queue = Queue::new(&self.gpu, &self.follower, number)?;
+        all[number].1 = Arc::downgrade(&queue);
+        queue.streams.store(all[number].0, Ordering::Relaxed);
+        Ok(queue)
+    }
+
+    /// A stream of the queue has ended.
     pub(crate) fn give(&self, queue: &Queue) {
         let mut all = self.all();
         all[queue.number].0 -= 1;

@@ -46,8 +46,7 @@ impl Stream {
 
     /// A stream whose work is always waited for immediately. Other streams of its queue need not wait for it to record.
     pub(crate) fn waited(queues: &Arc<Queues>) -> Result<Arc<Stream>> {
-        let queue = queues.take(0)?;
-        queues.give(&queue);
+        let queue = queues.last()?;
         let (queues, last, sharing) = (queues.clone(), Mutex::default(), OnceLock::new());
         Ok(Arc::new(Stream { queues, queue, counts: false, sharing, last }))
     }
@@ -363,6 +362,17 @@ mod tests {
         f.fill(&waited, 5);
         waited.wait(None).unwrap();
         assert!(f.words().iter().all(|&w| w == 5));
+    }
+
+    #[test]
+    fn a_stream_that_is_waited_for_has_the_queue_that_others_take_last() {
+        let Some(f) = Fixture::new() else { return };
+        let queues = Arc::new(Queues::with_count(&f.queues.gpu, 8));
+        let waited = Stream::waited(&queues).unwrap();
+        let others: Vec<_> = (0..5).map(|_| Stream::new(&queues, 0).unwrap()).collect();
+        assert!(others.iter().all(|s| !Arc::ptr_eq(&s.queue, &waited.queue)));
+        let sixth = Stream::new(&queues, 0).unwrap();
+        assert!(Arc::ptr_eq(&sixth.queue, &waited.queue) && !sixth.queue.is_shared());
     }
 
     #[test]
