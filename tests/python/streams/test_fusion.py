@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 import octants as qd
 
 N = 1000
-SEEDS = 40
+SEEDS = int(os.environ.get("OCTANTS_TEST_SEEDS", "20"))
 ROUNDS = 6
 
 Floats = qd.types.ndarray(dtype=qd.f32, ndim=1)
