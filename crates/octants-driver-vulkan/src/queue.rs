@@ -1,8 +1,8 @@
 //! [`Queue`]: a queue of the device, and the work that its streams record for it.
 //!
 //! Work is recorded into a batch: one command buffer, one submission, one value of the queue's timeline. Streams that
-//! share a queue record into the same batch, because a device may run submissions of a queue one after the other. Within
-//! a batch, only barriers order work, and [`Sections`] places them.
+//! share a queue record into the same batch, because a device may run submissions of a queue one after the other.
+//! Within a batch, only barriers order work, and [`Sections`] places them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,8 +20,8 @@ use crate::recorded::Recorded;
 use crate::sharing::Point;
 use crate::timeline::{Submits, Timeline};
 
-/// Pieces of work per batch, and the maximum while other batches keep the device busy: between two batches, a device may
-/// do nothing for some microseconds.
+/// Pieces of work per batch, and the maximum while other batches keep the device busy: between two batches, a device
+/// may do nothing for some microseconds.
 const ENOUGH_PIECES: u32 = 64;
 const MOST_PIECES: u32 = 512;
 /// Submitted batches that keep the device busy until another one is submitted.
@@ -77,8 +77,8 @@ impl Recording<'_> {
     }
 }
 
-/// Divides the work of a queue by barriers. A barrier orders all work before it with all work after it, so there is none
-/// between pieces that need no order: different streams' pieces of a section run concurrently.
+/// Divides the work of a queue by barriers. A barrier orders all work before it with all work after it, so there is
+/// none between pieces that need no order: different streams' pieces of a section run concurrently.
 #[derive(Debug, Default)]
 pub(crate) struct Sections {
     /// The number of the current section.
@@ -237,8 +237,8 @@ impl Queue {
     }
 
     /// Submits the open batch if it should not grow: an idle queue starts immediately, and a busy one gets the rest in
-    /// long batches, at the latest when it becomes idle. A shared queue first waits for work of its other streams, which
-    /// runs at the same time only within the batch.
+    /// long batches, at the latest when it becomes idle. A shared queue first waits for work of its other streams,
+    /// which runs at the same time only within the batch.
     pub(crate) fn submit_if_due(&self, state: &mut State) -> Result<()> {
         let Some(pieces) = state.open.as_ref().map(|batch| batch.pieces) else { return Ok(()) };
         let is_shared = self.is_shared();

@@ -103,7 +103,7 @@ options! {
     cpu_streams: bool = false, flag,
         "Real streams on the CPU: launches return immediately, and streams run concurrently.";
     concurrency: String = String::from("off"), choice(CONCURRENCY),
-        "auto: launches on the default stream run concurrently unless they conflict; auto+fuse: repeated ones are fused.";
+        "auto: launches on the default stream run concurrently unless they conflict; auto+fuse: repeated ones fuse.";
     check_races: String = String::from("off"), choice(CHECK_RACES),
         "static: races that are proved are errors before the launch; full: kernels also detect races at run time.";
     cpu_stream_schedule: String = String::new(), schedule,

@@ -120,8 +120,8 @@ impl CounterSnapshot {
                 && old.args.iter().zip(&new.args).all(|(a, b)| *a != address || a == b);
             if !is_same {
                 let message = format!(
-                    "the update replaces a loop counter of kernel `{}`, but the gradient graph restores the one before: \
-                     update the graph, then call its `grad()` again",
+                    "the update replaces a loop counter of kernel `{}`, but the gradient graph restores the one \
+                     before: update the graph, then call its `grad()` again",
                     new.kernel.meta.name
                 );
                 return Err(ErrorKind::Misuse { message }.into());

@@ -408,12 +408,12 @@ def test_a_failed_assertion_belongs_to_the_graph_launch(program):
         check(x)
     g.launch()
 
-    def launched():
-        g.launch()
+    def finish(launch, *args):
+        launch(*args)
         qd.sync()
 
     with pytest.raises(AssertionError, match=r"too large\n  in kernel `check` \(step 1 of a captured graph\) at "):
-        launched()
+        finish(g.launch)
     x.fill(1)
     g.launch()
     qd.sync()
@@ -423,11 +423,9 @@ def test_a_failed_assertion_belongs_to_the_graph_launch(program):
             scale(x, 1.0)
         g.launch()
     with pytest.raises(AssertionError, match=r"\(step 4 of a captured graph\)"):
-        outer.launch()
-        qd.sync()
+        finish(outer.launch)
     with pytest.raises(AssertionError, match=r"in kernel `check` at "):
-        check(x)
-        qd.sync()
+        finish(check, x)
 
 
 def test_a_graph_ends_with_its_program():

@@ -248,7 +248,9 @@ def test_counters_are_saved_where_an_update_puts_them(mode):
         step.at.fill(0)
         iterate(step.x, step.left, step.at)
     backwards = g.grad()
-    with pytest.raises(RuntimeError, match=r"replaces a loop counter of kernel `iterate_grad`.*call its `grad\(\)` again"):
+    with pytest.raises(
+        RuntimeError, match=r"replaces a loop counter of kernel `iterate_grad`.*call its `grad\(\)` again"
+    ):
         backwards.update(left=other)
     for left, rounds in ((step.left, 2), (other, 5)):
         left.fill(rounds)

@@ -139,8 +139,8 @@ fn hashes_of(token: &Token, besides_memory: bool) -> [u64; 2] {
 }
 
 impl History {
-    /// Takes a launch if it is the expected one. `fuses` says whether launches may be fused. `capture` yields the launch
-    /// with its memory.
+    /// Takes a launch if it is the expected one. `fuses` says whether launches may be fused. `capture` yields the
+    /// launch with its memory.
     pub(super) fn take(
         &mut self,
         (kernel, args): (&LoadedKernel, &[u64]),
