@@ -25,7 +25,8 @@ def named_memory(
     graph: _octants.CapturedGraph, named: dict[str, Any], calls: list[Call]
 ) -> list[tuple[str, str, _octants.Buffer]]:
     """Names, descriptions and memory of the arrays that a graph may use. Given names take precedence over names of
-    parameters. Names of parameters that refer to several arrays are omitted, and so are those of the graph's own arrays.
+    parameters. Names of parameters that refer to several arrays are omitted, and so are those of arrays that the graph
+    owns.
     """
     found: dict[str, Array | None] = {}
     for name, thing in named.items():

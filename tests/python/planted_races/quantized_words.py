@@ -1,5 +1,5 @@
-"""Programs with data-dependent races on quantized fields, several of whose elements are in one word, and their race-free
-twins. Their form is that of `data_dependent`.
+"""Programs with data-dependent races on quantized fields, several of whose elements are in one word, and their
+race-free twins. Their form is that of `data_dependent`.
 """
 
 import numpy as np
