@@ -123,9 +123,11 @@ impl Stream {
         self.record_piece(true, work)
     }
 
-    /// Records commands that wait for all earlier ones without a barrier, and that no later ones wait for.
+    /// Records commands that wait for all earlier ones without a barrier, and that no later ones wait for. In a shared
+    /// queue, a barrier would order other streams' work. Elsewhere there is one: without it, the first timestamp of a
+    /// queue waited for kernels of other queues on an NVIDIA H200, and so did the work after it.
     pub(crate) fn record_time<R>(&self, work: impl FnOnce(&mut Recording<'_>) -> Result<R>) -> Result<R> {
-        self.record_piece(false, work)
+        self.record_piece(!self.queue.is_shared(), work)
     }
 
     fn record_piece<R>(&self, is_ordered: bool, work: impl FnOnce(&mut Recording<'_>) -> Result<R>) -> Result<R> {
