@@ -91,7 +91,8 @@ VULKAN_TESTS := $(addprefix tests/python/, \
     streams/test_stream_order.py streams/test_stream_objects.py streams/test_stream_schedules.py \
     streams/test_stream_sections.py streams/test_stream_threads.py streams/test_stream_messages.py \
     streams/test_captured_graphs.py streams/test_graph_updates.py streams/test_stream_gradients.py \
-    streams/test_stream_stress.py streams/test_random_captured_graphs.py streams/test_concurrency.py simt)
+    streams/test_stream_stress.py streams/test_random_captured_graphs.py streams/test_concurrency.py \
+    reverse_mode/test_loop_trips.py simt)
 
 # Pass 5: the same with the features and limits that Vulkan has on Metal.
 PORTABILITY_TESTS := $(addprefix tests/python/, \

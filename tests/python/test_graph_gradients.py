@@ -183,24 +183,6 @@ def test_forward_mode_supports_graph_loops():
     assert np.allclose(found, 2**ROUNDS * values[0] ** (2**ROUNDS - 1))
 
 
-def test_loops_with_unknown_trip_counts_are_refused():
-    @qd.kernel(graph=True)
-    def until(x: LOSS, y: LOSS, error: COUNTER):
-        while qd.graph.do_while(error):
-            largest = 0.0
-            for i in x:
-                y[i] = y[i] * 0.5 + x[i]
-                qd.atomic_max(largest, y[i])
-            error[None] = largest > 1.0
-
-    x, y = (qd.ndarray(qd.f64, N, needs_grad=True) for _ in range(2))
-    (error,) = counters(1)
-    with pytest.raises(
-        qd.OctantsCompilationError, match="cannot determine the number of iterations: it depends on.*`y`"
-    ):
-        until.grad(x, y, error)
-
-
 def test_a_manual_gradient_requires_a_reset_counter():
     @qd.kernel(graph=True)
     def powers(x: HISTORY, t: COUNTER, left: COUNTER):
@@ -281,28 +263,6 @@ def test_serial_graph_loops_have_gradients():
             fifth(x, loss)
         assert x.grad[0] == 16.0
         assert (t[None], left[None]) == (4, 0)
-
-
-def test_serial_loops_with_unknown_trip_counts_are_refused():
-    @qd.kernel(graph=True)
-    def halve(x: LOSS, rest: LOSS):
-        while qd.graph.do_while(rest[0] > 0.1):
-            rest[0] *= 0.5
-            x[0] += x[1] * 2
-
-    @qd.kernel
-    def halve_in_order(x: LOSS, rest: LOSS):
-        while rest[0] > 0.1:
-            rest[0] *= 0.5
-            x[0] += x[1] * 2
-
-    x, rest = (qd.ndarray(qd.f64, 2, needs_grad=True) for _ in range(2))
-    rest.fill(1.0)
-    for kernel in (halve, halve_in_order):
-        with pytest.raises(
-            qd.OctantsCompilationError, match="cannot determine the number of iterations: it depends on.*`rest`"
-        ):
-            kernel.grad(x, rest)
 
 
 def test_debug_mode_allows_launches_after_a_gradient():

@@ -21,6 +21,7 @@ use crate::differentiate_forward::differentiate_forward;
 use crate::differentiate_reverse::record_trip_counts::{Recorded, record_trip_counts};
 use crate::differentiate_reverse::{Keeping, StoreNeed, differentiate_reverse, refuse_recursion};
 use crate::join_conflicting_groups::join_conflicting_groups;
+use crate::loop_trips::{LoopTrips, replay_loop_trips};
 use crate::promote_counters::promote_counters;
 use crate::refuse_cooperation::refuse_cooperation;
 use crate::refuse_shared_writes::refuse_shared_writes;
@@ -43,6 +44,10 @@ pub struct Differentiation {
     pub warnings: Vec<Diagnostic>,
     /// The store that an adjoint needs.
     pub store: Option<StoreNeed>,
+    /// An adjoint reads the trip counts that a launch of the kernel recorded, for loops that it cannot repeat otherwise.
+    pub replays_trips: bool,
+    /// The trip counts that the adjoint reads.
+    pub trips: Option<LoopTrips>,
     /// Loads of the old values that atomic operations overwrote.
     found: HashSet<ValueId>,
     errors: Vec<Diagnostic>,
@@ -51,7 +56,7 @@ pub struct Differentiation {
 impl Differentiation {
     /// The options for arrays that share no memory.
     pub fn new(mode: AutodiffMode, keeping: Keeping) -> Differentiation {
-        Differentiation { mode, keeping, ..Differentiation::default() }
+        Differentiation { mode, keeping, replays_trips: true, ..Differentiation::default() }
     }
 
     /// Returns the errors of the passes.
@@ -80,6 +85,10 @@ fn is_forward(_: &Kernel, d: &Differentiation) -> bool {
 
 fn is_reverse(_: &Kernel, d: &Differentiation) -> bool {
     d.mode == AutodiffMode::Reverse
+}
+
+fn replays_trips(k: &Kernel, d: &Differentiation) -> bool {
+    is_reverse(k, d) && d.replays_trips
 }
 
 fn is_validation(_: &Kernel, d: &Differentiation) -> bool {
@@ -111,13 +120,14 @@ fn has_derivatives(k: &Kernel, d: &Differentiation) -> bool {
 
 /// The table, in order.
 ///
-/// Products of matrices become exchanges and sums, which have derivatives. Then aliased buffers are merged: all later
+/// Loops with recorded trip counts are found in the code that recorded them, before anything changes it. Products of matrices become exchanges and sums, which have derivatives. Then aliased buffers are merged: all later
 /// passes distinguish memory by buffer number. Updates of shared variables become atomic before the modes run, which
 /// recognize them by this. Locals and constants are simplified so that there is less to differentiate. Counters of
 /// rounds become locals while all that writes to them is in one body. Reverse mode needs structured code without calls,
 /// in which sums are atomic and do not ask for the old value; after that more updates may be of variables that
 /// iterations share.
 pub const DIFFERENTIATE: &[Pass<Kernel, Differentiation>] = &[
+    Pass { name: "replay_loop_trips", runs: replays_trips, run: |k, d| d.trips = replay_loop_trips(k) },
     Pass {
         name: "expand_matrix_products",
         runs: always,

@@ -4,7 +4,7 @@
 //! added the shadow buffers of the kernel's arrays, gradients or duals, to its buffers. Both modes use one table of
 //! rules, [`derivative_rules`].
 //!
-//! Reading order: `differentiate`, [`derivative_rules`], `differentiate_forward`, `differentiate_reverse`,
+//! Reading order: `differentiate`, [`derivative_rules`], `loop_trips`, `differentiate_forward`, `differentiate_reverse`,
 //! `join_conflicting_groups`, and the modes that check the assumptions of gradients, `validate_reads` and
 //! `differentiate_reverse/record_trip_counts`.
 
@@ -15,6 +15,7 @@ mod differentiate_forward;
 mod differentiate_reverse;
 mod exchange_rules;
 mod join_conflicting_groups;
+mod loop_trips;
 mod memory_use;
 mod promote_counters;
 mod refuse_cooperation;
@@ -27,3 +28,4 @@ pub use differentiate::{DIFFERENTIATE, Differentiation, differentiate};
 pub use differentiate_reverse::{
     Keeping, STORE_PARAMS, StoreArguments, StoreNeed, StoredState, may_record_trip_counts,
 };
+pub use loop_trips::{LoopTrips, record_loop_trips};

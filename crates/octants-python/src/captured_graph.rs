@@ -46,11 +46,12 @@ struct Notes {
     calls: Vec<Call>,
     held: Vec<Py<PyAny>>,
     /// The counters that the next launch changes.
-    counters: Option<CounterSnapshot>,
+    counters: Option<Arc<CounterSnapshot>>,
 }
 
 thread_local! {
     static NOTES: RefCell<Option<Notes>> = const { RefCell::new(None) };
+    static REPEATED: RefCell<Option<Arc<CounterSnapshot>>> = const { RefCell::new(None) };
 }
 
 /// Makes a call, and records it if this thread is capturing.
@@ -70,7 +71,7 @@ pub fn noting<'py>(
             let mut held = std::mem::take(&mut notes.held);
             held.append(&mut members);
             let args = args.iter().map(|a| a.clone().unbind()).collect();
-            let counters = Arc::new(notes.counters.take().unwrap_or_default());
+            let counters = notes.counters.take().unwrap_or_default();
             let (kernel, stream) = (kernel.clone().unbind(), stream.cloned());
             notes.calls.push(Call { kernel, args, stream, mode, step, held, counters });
         }
@@ -78,8 +79,13 @@ pub fn noting<'py>(
     Ok(result)
 }
 
+/// The counters of the call that this thread repeats with other arguments, if it does.
+pub fn repeated_counters() -> Option<Arc<CounterSnapshot>> {
+    REPEATED.with_borrow(Clone::clone)
+}
+
 /// Keeps the counters of the launch that this thread is about to record.
-pub fn note_counters(counters: CounterSnapshot) {
+pub fn note_counters(counters: Arc<CounterSnapshot>) {
     NOTES.with_borrow_mut(|notes| {
         if let Some(notes) = notes {
             notes.counters = Some(counters);
@@ -168,11 +174,14 @@ impl CapturedGraph {
         again.begin_here().map_err(|e| raised(py, e))?;
         NOTES.set(Some(Notes::default()));
         let run = |(call, args): &(usize, Bound<'_, PyTuple>)| {
-            let known = lock(&self.calls).get(*call).map(|c| (c.kernel.clone_ref(py), c.stream.clone(), c.mode));
-            let Some((kernel, stream, mode)) = known else {
+            let clone = |c: &Call| (c.kernel.clone_ref(py), c.stream.clone(), c.mode, c.counters.clone());
+            let Some((kernel, stream, mode, counters)) = lock(&self.calls).get(*call).map(clone) else {
                 return Err(PyValueError::new_err("no such call was captured"));
             };
-            Kernel::run(kernel.bind(py), args.as_slice(), stream, mode).map(drop)
+            REPEATED.set(Some(counters));
+            let result = Kernel::run(kernel.bind(py), args.as_slice(), stream, mode);
+            REPEATED.set(None);
+            result.map(drop)
         };
         let end = calls.iter().try_for_each(run);
         again.end_here();

@@ -13,6 +13,7 @@ mod check_devices;
 mod compile;
 mod group_launch;
 mod launch_request;
+mod loop_trips;
 mod methods;
 mod prepared_call;
 mod recorded_launch;
@@ -34,6 +35,7 @@ use pyo3::prelude::*;
 pub use self::call::last_task_count;
 pub use self::prepared_call::PreparedCall;
 pub use self::recorded_launch::RecordedLaunch;
+use self::loop_trips::RecordedTrips;
 use self::repeat::Repeats;
 use crate::annotation::ParamKind;
 use crate::flattened::Flattened;
@@ -84,6 +86,8 @@ struct Known {
     prepared: Arc<Prepared>,
     /// Most recently used first.
     specializations: Vec<Arc<Specialization>>,
+    /// Trip counts of its latest launches.
+    trips: RecordedTrips,
 }
 
 impl Known {
@@ -175,7 +179,7 @@ impl Kernel {
         let repeats = Repeats::default();
         let (serial, epoch) = (program.serial, program.epoch);
         let prepared = Arc::new(Prepared { program, signature, flattened, has_dataclasses, repeats });
-        let known = Known { serial, prepared: prepared.clone(), specializations: Vec::new() };
+        let known = Known { serial, prepared: prepared.clone(), specializations: Vec::new(), trips: RecordedTrips::default() };
         let old: Vec<_> = {
             let mut state = self.lock();
             let is_gone = |known: &mut Known| known.prepared.program.epoch != epoch || known.serial == serial;

@@ -1,4 +1,4 @@
-//! [`CounterSnapshot`]: the loop counters of a kernel at the start of a launch.
+//! [`CounterSnapshot`]: the loop counters of a kernel at the start of a launch, and the trip counts that it records.
 //!
 //! A data-dependent loop leaves its counters at their final values. The gradient of the launch runs the same rounds,
 //! so it must start from the initial values. After the gradient, the counters have their present values again.
@@ -13,9 +13,12 @@ use crate::error::{ErrorKind, Result};
 use crate::kernel::LoadedKernel;
 use crate::stream::Stream;
 
-/// Copies of counters.
+/// Copies of counters, and recorded trip counts.
 #[derive(Default)]
-pub struct CounterSnapshot(Vec<SavedCounter>);
+pub struct CounterSnapshot {
+    saved: Vec<SavedCounter>,
+    trips: Option<Buffer>,
+}
 
 /// The loop counters of a launch that an update exchanges.
 pub enum ExchangedCounters {
@@ -61,7 +64,26 @@ impl CounterSnapshot {
             stream.copy(&copy, 0, &buffer, offset, bytes, caller)?;
             kept.push(SavedCounter { buffer, offset, bytes, copy });
         }
-        Ok(CounterSnapshot(kept))
+        Ok(CounterSnapshot { saved: kept, trips: None })
+    }
+
+    /// Adds the memory in which the launch records trip counts.
+    ///
+    /// # Errors
+    /// The capture of this thread has ended.
+    pub fn with_trips(self, trips: Option<Buffer>) -> Result<CounterSnapshot> {
+        trips.iter().try_for_each(Capture::note_own_here)?;
+        Ok(CounterSnapshot { trips, ..self })
+    }
+
+    /// Trip counts alone.
+    pub fn of_trips(trips: Buffer) -> CounterSnapshot {
+        CounterSnapshot { saved: Vec::new(), trips: Some(trips) }
+    }
+
+    /// The memory with the launch's trip counts, if it records them.
+    pub fn trips(&self) -> Option<&Buffer> {
+        self.trips.as_ref()
     }
 
     /// Queues work on a stream that finds the counters as they were.
@@ -74,8 +96,8 @@ impl CounterSnapshot {
         caller: &dyn Caller,
         work: impl FnOnce() -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
-        let mut now = Vec::with_capacity(self.0.len());
-        for SavedCounter { buffer, offset, bytes, copy } in &self.0 {
+        let mut now = Vec::with_capacity(self.saved.len());
+        for SavedCounter { buffer, offset, bytes, copy } in &self.saved {
             let aside = Buffer::allocate(&stream.core().device, *bytes, Contents::Any)?;
             Capture::note_own_here(&aside)?;
             stream.copy(&aside, 0, buffer, *offset, *bytes, caller)?;
@@ -83,7 +105,7 @@ impl CounterSnapshot {
             now.push(aside);
         }
         let result = work();
-        for (SavedCounter { buffer, offset, bytes, .. }, aside) in self.0.iter().zip(&now) {
+        for (SavedCounter { buffer, offset, bytes, .. }, aside) in self.saved.iter().zip(&now) {
             stream.copy(buffer, *offset, aside, 0, *bytes, caller)?;
         }
         result
@@ -91,30 +113,33 @@ impl CounterSnapshot {
 
     /// Whether there is nothing to restore.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.saved.is_empty() && self.trips.is_none()
     }
 
     /// These counters, saved where `before` saved its own. `None` unless there are as many, of the same sizes.
     pub(crate) fn saved_in_place_of(&self, before: &CounterSnapshot) -> Option<CounterSnapshot> {
-        let sizes = |of: &CounterSnapshot| of.0.iter().map(|kept| kept.bytes).collect::<Vec<_>>();
+        let sizes = |of: &CounterSnapshot| of.saved.iter().map(|kept| kept.bytes).collect::<Vec<_>>();
         let kept = |(now, old): (&SavedCounter, &SavedCounter)| SavedCounter {
             buffer: now.buffer.clone(),
             offset: now.offset,
             bytes: now.bytes,
             copy: old.copy.clone(),
         };
-        (sizes(self) == sizes(before)).then(|| CounterSnapshot(self.0.iter().zip(&before.0).map(kept).collect()))
+        (sizes(self) == sizes(before)).then(|| CounterSnapshot {
+            saved: self.saved.iter().zip(&before.saved).map(kept).collect(),
+            trips: self.trips.clone(),
+        })
     }
 
     /// The copy of each counter, and the memory and offset of the counter itself.
     pub(crate) fn parts(&self) -> impl Iterator<Item = (&Buffer, &Buffer, u64)> {
-        self.0.iter().map(|kept| (&kept.copy, &kept.buffer, kept.offset))
+        self.saved.iter().map(|kept| (&kept.copy, &kept.buffer, kept.offset))
     }
 
     /// Refuses to exchange a gradient, which restores these counters, for one of other counters.
     pub(crate) fn check_same(&self, old: &Work, new: &Work) -> Result<()> {
         let (Work::Launch(old), Work::Launch(new)) = (old, new) else { return Ok(()) };
-        for SavedCounter { buffer, offset, .. } in &self.0 {
+        for SavedCounter { buffer, offset, .. } in &self.saved {
             let address = buffer.at(*offset, 0)?.0;
             let is_same = old.args.len() == new.args.len()
                 && old.args.iter().zip(&new.args).all(|(a, b)| *a != address || a == b);
@@ -132,6 +157,6 @@ impl CounterSnapshot {
 
     /// The counters' memory.
     pub(crate) fn buffers(&self) -> impl Iterator<Item = &Buffer> {
-        self.0.iter().map(|kept| &kept.buffer)
+        self.saved.iter().map(|kept| &kept.buffer)
     }
 }

@@ -43,10 +43,11 @@ mod sweep_state;
 use std::collections::{HashMap, HashSet};
 
 use octants_diag::{Code, Diagnostic, Span};
-use octants_ir::{BufferId, Kernel, Op, Type, ValueId};
+use octants_analysis::CodeLayout;
+use octants_ir::{Body, BufferId, Kernel, Op, Type, ValueId};
 
 use check_overwritten::check_overwritten;
-use check_rounds::check_rounds;
+use check_rounds::{check_rounds, find_overwritten_read};
 use count_words::{count_words, need_of_count};
 use emit_sweeps::Emitter;
 pub(crate) use find_active_values::varied_values;
@@ -100,6 +101,12 @@ pub(crate) fn gradients(kernel: &Kernel) -> Vec<Option<BufferId>> {
     (0..kernel.buffers.len() as u32).map(|b| kernel.shadow_buffers.get(&BufferId(b)).copied()).collect()
 }
 
+/// Whether memory that the iterations of a loop write determines their number. The exits of the body are structured, and
+/// it has no calls.
+pub(crate) fn ends_by_written_memory(body: &Body, layout: &CodeLayout, v: ValueId) -> bool {
+    find_overwritten_read(body, layout, v).is_some()
+}
+
 /// Refuses a kernel in which a function calls itself: any other call has been inlined.
 ///
 /// # Errors
@@ -131,7 +138,7 @@ pub fn differentiate_reverse(
     plan.refuse_unrepeatable(found)?;
     refuse_rounded_extremes(&plan)?;
     check_overwritten(&plan, &kernel.buffers, &gradients, warn)?;
-    check_rounds(&plan, &kernel.buffers)?;
+    check_rounds(&plan, &kernel.buffers, warn)?;
     let stripped = (keeping == Keeping::Blocks).then(|| strip_kept_loops(&plan, &gradients)).flatten();
     let Some(Stripped { body, lengths }) = stripped else {
         return emit_adjoint(kernel, &plan, found, &HashMap::new(), &gradients);

@@ -50,10 +50,23 @@ pub struct Executable {
     pub(crate) pointers: Vec<Pointer>,
     /// It converts addresses to integers.
     pub(crate) exposes_addresses: bool,
+    /// The trip counts that a launch records, or that a gradient reads.
+    pub(super) trips: Option<TripSlots>,
     /// Checks launches for races, if enabled and if races are possible.
     pub(super) races: Option<Box<RaceCheck>>,
     /// Its machine code was found on disk.
     pub was_kept: bool,
+}
+
+/// The arguments that describe recorded trip counts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TripSlots {
+    /// The first slot of the buffer.
+    pub slot: u32,
+    /// Its length, in elements of type i64.
+    pub elements: u64,
+    /// The code is a gradient, which reads them.
+    pub is_read: bool,
 }
 
 /// The kind of a launch.
@@ -127,6 +140,11 @@ impl Executable {
         self.kernel.meta().tasks.iter().any(|t| t.writes.contains(&index))
     }
 
+    /// Whether its launches record the trip counts of loops, or its gradient reads them.
+    pub fn has_loop_trips(&self) -> bool {
+        self.trips.is_some()
+    }
+
     /// Whether data-dependent loops change counters in memory, which a launch leaves at their final values.
     pub fn has_counters(&self) -> bool {
         !self.kernel.meta().counters.is_empty()
@@ -182,6 +200,11 @@ impl Session {
             let store = GradientStore::new(count, &store.arguments, &code.layout, names);
             code.launching = Launching::WithStore(Arc::new(store));
         }
+        code.trips = lowering.trips.map(|trips| {
+            let slot = code.layout.buffers[trips.buffer as usize];
+            let slot = slot.expect("compiler bug: trip counts are not in an ndarray");
+            TripSlots { slot, elements: trips.elements, is_read: lowering.is_gradient() }
+        });
         if self.config().checks_races() {
             self.look_for_races(lowering, &mut code);
         } else if let Some(source) = self.fusion_source(lowering, &code, arrays_may_alias) {
@@ -256,8 +279,20 @@ impl Session {
             Ok::<_, Error>((kernel.with_access_lines(lines.clone()), pointers))
         };
         let executable = |layout, (kernel, pointers), watched, was_kept| {
-            let (launching, key, races) = (Launching::Plain, kept_under, None);
-            Executable { layout, ret, kernel, launching, watched, key, pointers, exposes_addresses, races, was_kept }
+            let (launching, key, trips, races) = (Launching::Plain, kept_under, None, None);
+            Executable {
+                layout,
+                ret,
+                kernel,
+                launching,
+                watched,
+                key,
+                pointers,
+                exposes_addresses,
+                trips,
+                races,
+                was_kept,
+            }
         };
         let found = kept.and_then(|a| load(&a).ok());
         if let Some((kernel, pointers)) = found {

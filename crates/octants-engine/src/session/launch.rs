@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use octants_runtime::{
-    Caller, CounterSnapshot, DeviceError, ErrorKind, HostArray, LaunchOrder, Results, Stream, nesting,
+    Buffer, Caller, CounterSnapshot, DeviceError, ErrorKind, HostArray, LaunchOrder, Results, Stream, nesting,
 };
 
-use super::build::Launching;
-use super::race_words::RaceSlots;
+use super::build::{Launching, TripSlots};
 use super::{Executable, Session};
 use crate::error::Error;
 use crate::gradient_store::{Counted, GradientStore, Lanes, StoreOfEachRun};
@@ -35,21 +34,59 @@ impl Session {
     ) -> Result<Option<Results>, Error> {
         let stream = self.stream_or_default(stream)?;
         self.check_launch(code, slots, stream, caller)?;
-        if let Some(watched) = &code.watched {
-            let slots = self.watching(watched, stream, slots)?;
-            // SAFETY: the caller's contract; the session keeps the memory of words.
+        if code.watched.is_some() || code.trips.is_some() {
+            let (slots, _trips) = self.add_slots(code, stream, slots)?;
+            // SAFETY: the caller's contract; the session keeps the memory of words, and that of trip counts is freed in
+            // stream order.
             return unsafe { self.launch_filled(code, &slots, arrays, stream, caller) };
         }
         // SAFETY: the caller's contract.
         unsafe { self.launch_filled(code, slots, arrays, stream, caller) }
     }
 
-    /// The slots of a launch with race checks.
+    /// The slots of a launch with race checks or recorded trip counts. The memory of trip counts that no gradient will
+    /// read is returned.
     #[cold]
-    fn watching(&self, races: &RaceSlots, stream: &Stream, slots: &[u64]) -> Result<Vec<u64>, Error> {
+    fn add_slots(
+        &self,
+        code: &Executable,
+        stream: &Stream,
+        slots: &[u64],
+    ) -> Result<(Vec<u64>, Option<Buffer>), Error> {
         let mut slots = slots.to_vec();
-        self.race_words.fill(&self.device, races, stream, &mut slots)?;
-        Ok(slots)
+        if let Some(races) = &code.watched {
+            self.race_words.fill(&self.device, races, stream, &mut slots)?;
+        }
+        let trips = match code.trips {
+            Some(trips) if slots[trips.slot as usize] == 0 => {
+                if trips.is_read {
+                    return Err(no_trips(code.name()).into());
+                }
+                self.record_loop_trips(code, &mut slots, None)?
+            }
+            _ => None,
+        };
+        Ok((slots, trips))
+    }
+
+    /// Memory for the trip counts that a launch with these slots records, if it does: `reused` if it fits.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn record_loop_trips(
+        &self,
+        code: &Executable,
+        slots: &mut [u64],
+        reused: Option<&Buffer>,
+    ) -> Result<Option<Buffer>, Error> {
+        let Some(trips) = code.trips.filter(|trips| !trips.is_read) else { return Ok(None) };
+        let bytes = trips.elements * 8;
+        let buffer = match reused.filter(|reused| reused.bytes() == bytes) {
+            Some(reused) => reused.clone(),
+            None => self.device.allocate_unset(bytes)?,
+        };
+        set_trips(trips, slots, &buffer)?;
+        Ok(Some(buffer))
     }
 
     /// # Safety
@@ -108,6 +145,16 @@ impl Session {
         caller: &dyn Caller,
     ) -> Result<Option<Results>, Error> {
         let on = self.stream_or_default(stream)?;
+        let filled;
+        let slots = match (code.trips.filter(|trips| trips.is_read), counters.trips()) {
+            (Some(trips), Some(recorded)) if recorded.bytes() == trips.elements * 8 => {
+                let mut slots = slots.to_vec();
+                set_trips(trips, &mut slots, recorded)?;
+                filled = slots;
+                &filled
+            }
+            _ => slots,
+        };
         // SAFETY: the caller's contract.
         let launch = || counters.restored(on, caller, || unsafe { self.launch(code, slots, arrays, stream, caller) });
         match order {
@@ -147,8 +194,9 @@ impl Session {
     ) -> Result<Option<i64>, Error> {
         let stream = self.stream_or_default(stream)?;
         self.check_launch(code, slots, stream, caller)?;
-        let watching = code.watched.as_ref().map(|watched| self.watching(watched, stream, slots)).transpose()?;
-        let slots = watching.as_deref().unwrap_or(slots);
+        let has_more = code.watched.is_some() || code.trips.is_some();
+        let added = has_more.then(|| self.add_slots(code, stream, slots)).transpose()?;
+        let slots = added.as_ref().map_or(slots, |(slots, _)| slots);
         // SAFETY: the caller's contract.
         let ended_at = unsafe { stream.launch_from(&code.kernel, slots, arrays, resumes_at, caller)? };
         self.wait_for_default(stream, caller)?;
@@ -265,4 +313,20 @@ impl Session {
         let most = code.kernel.max_resident_threads().unwrap_or(1 << 17);
         Lanes { most, at_once: most.min(1 << 16), even: Some(BLOCK), neighbors: false, most_bytes }
     }
+}
+
+/// Sets the arguments that describe recorded trip counts.
+fn set_trips(trips: TripSlots, slots: &mut [u64], recorded: &Buffer) -> Result<(), Error> {
+    let slot = trips.slot as usize;
+    (slots[slot], slots[slot + 1]) = (recorded.ptr()?, trips.elements);
+    Ok(())
+}
+
+fn no_trips(gradient: &str) -> DeviceError {
+    let message = format!(
+        "the gradient of kernel `{}` needs the trip counts of its loops, which each launch records if a field or an \
+         array has a gradient: launch the kernel with these arguments before, or use a tape",
+        gradient.trim_end_matches("_grad")
+    );
+    ErrorKind::Misuse { message }.into()
 }

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
-use octants_autodiff::{Differentiation, Keeping, StoreNeed, StoredState, differentiate, may_record_trip_counts};
+use octants_autodiff::{
+    Differentiation, Keeping, LoopTrips, StoreNeed, StoredState, differentiate, may_record_trip_counts, record_loop_trips,
+};
 use octants_diag::{Code, Diagnostic};
 use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
 use octants_ir::{AutodiffMode, Kernel, TargetInfo};
@@ -22,6 +24,8 @@ pub struct Lowering {
     pub lowered: Lowered,
     /// For a gradient: the values stored in memory of the launch.
     pub store: Option<StoreNeed>,
+    /// The trip counts of loops that a launch records, or that a gradient reads.
+    pub(super) trips: Option<LoopTrips>,
     /// Races between iterations are looked for.
     pub(super) checks_races: bool,
     /// The code only computes its results.
@@ -37,6 +41,7 @@ impl Lowering {
         Lowering {
             lowered,
             store: None,
+            trips: None,
             checks_races: false,
             result_only: false,
             undifferentiated: None,
@@ -52,6 +57,11 @@ impl Lowering {
     /// Whether an array that the kernel uses has a gradient or dual, as the mode requires.
     pub fn has_shadow_buffers(&self) -> bool {
         !self.undifferentiated_kernel().shadow_buffers.is_empty()
+    }
+
+    /// It is the gradient of a kernel.
+    pub(super) fn is_gradient(&self) -> bool {
+        self.undifferentiated.is_some()
     }
 
     /// The kernel as the user wrote it.
@@ -72,6 +82,13 @@ impl Lowering {
         self.store.iter().flat_map(|s| &s.kept).map(line).collect()
     }
 
+    /// Lets each launch record the trip counts of loops whose gradient needs them.
+    pub fn record_loop_trips(&mut self) {
+        if self.lowered.split_arrays.is_empty() {
+            self.trips = record_loop_trips(&mut self.lowered.kernel);
+        }
+    }
+
     /// Differentiates the kernel in a mode; a gradient stores states according to `keeping`; `warn` receives warnings
     /// for the user. `aliases` are the arrays that are the same memory in this call.
     pub fn differentiate(
@@ -87,6 +104,8 @@ impl Lowering {
         let mut asked = Differentiation::new(mode, keeping);
         asked.aliases.extend(aliases);
         asked.sources.clone_from(&self.lowered.sources);
+        // A launch on split arrays records nothing.
+        asked.replays_trips = self.lowered.split_arrays.is_empty();
         self.undifferentiated =
             (mode == AutodiffMode::Reverse).then(|| (self.lowered.kernel.clone(), keeping, aliases.to_vec()));
         let made = differentiate(&mut self.lowered.kernel, &mut asked);
@@ -96,7 +115,7 @@ impl Lowering {
         if !self.lowered.keeps_packed {
             self.lowered.packed_fields.expand(&mut self.lowered.kernel);
         }
-        self.store = asked.store;
+        (self.store, self.trips) = (asked.store, asked.trips.or(self.trips));
         self.result_only = matches!(mode, AutodiffMode::Trips | AutodiffMode::Reads);
         if self.result_only || mode == AutodiffMode::Reverse {
             self.lowered.returns.clear();
@@ -175,7 +194,7 @@ impl Session {
                     warn_of_carried_locals(world, &lowered, carried);
                 }
                 watch.lap(Phase::Lower, "check groups and barriers");
-                Ok(Lowering { lowered, store: None, checks_races, result_only: false, undifferentiated: None, watch })
+                Ok(Lowering { checks_races, watch, ..Lowering::new(lowered) })
             }
             Err((diagnostics, sources)) => Err(CompileError::User(diagnostics, sources)),
         }

@@ -68,17 +68,29 @@ impl Session {
         watch.lap(Phase::Link, "");
         let (layout, ret) = (recalled.layout.clone(), recalled.ret.clone());
         let launching = Launching::Plain;
-        let (key, races, was_kept) = (Some(key), None, true);
-        // With race checks, nothing is recalled.
-        let watched = None;
-        Some(Executable { layout, ret, kernel, launching, watched, key, pointers, exposes_addresses, races, was_kept })
+        let (key, was_kept) = (Some(key), true);
+        // With race checks, nothing is recalled, nor is code with recorded trip counts.
+        let (watched, trips, races) = (None, None, None);
+        Some(Executable {
+            layout,
+            ret,
+            kernel,
+            launching,
+            watched,
+            key,
+            pointers,
+            exposes_addresses,
+            trips,
+            races,
+            was_kept,
+        })
     }
 
     /// Stores the questions of a compilation and their outcome; returns whether they were written.
     pub fn keep_trace(&self, search: Search<'_>, lowering: &Lowering, code: &Executable, may_alias: bool) -> bool {
         let (Some(cache), Some(artifact)) = (&self.cache, code.key) else { return false };
-        // Its launches need the set of split arrays.
-        if !lowering.lowered.split_arrays.is_empty() {
+        // Its launches need the set of split arrays, or memory for trip counts.
+        if !lowering.lowered.split_arrays.is_empty() || code.has_loop_trips() {
             return false;
         }
         let store = code.store().map(GradientStore::to_stored);

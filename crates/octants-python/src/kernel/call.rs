@@ -186,15 +186,20 @@ impl Kernel {
         if mode == AutodiffMode::Reverse && !spec.has_shadow_buffers {
             return Err(no_gradients(py, &this.name));
         }
-        if repeats && spec.split.is_empty() {
+        if repeats && spec.split.is_empty() && !spec.code.has_loop_trips() {
             this.remember(py, &prepared, args, &spec, &slots)?;
         }
         if !spec.split.is_empty() {
             let on = (stream.as_ref(), mode);
             this.begin_split(py, &prepared, &spec, (&mut gathered, args, &slots), on)?;
         }
+        let trips = if spec.code.has_loop_trips() {
+            this.add_loop_trips(py, &prepared, (&mut gathered, args), (&spec, &mut slots), mode)?
+        } else {
+            None
+        };
         if runtime::nesting::capturing() && mode == AutodiffMode::None {
-            save_counters(py, &prepared, &spec, &slots, stream.as_ref())?;
+            save_counters(py, &prepared, (&spec, &slots), trips, stream.as_ref())?;
         }
         let result = this.launch(py, &prepared, &spec, (&gathered, &[]), &slots, stream.as_ref())?;
         Self::note_launch(slf, args, (&spec, &slots), stream.as_ref())?;
@@ -263,16 +268,19 @@ impl Kernel {
         gathered.numbers = request.numbers.map(SmallVec::from_slice);
         gathered.follows = request.follows;
         let spec = Self::find_or_compile(slf, &prepared, &mut gathered, args, slots, request.mode)?;
+        let mut filled = slots.clone();
         if let Some(counters) = request.counters {
             let interpreter = Interpreter::held(py);
+            let trips = self.record_loop_trips(py, &prepared, &spec, &mut filled)?;
             let kept = prepared.program.session.save_counters(&spec.code, slots, request.stream, &interpreter);
+            let kept = kept.and_then(|kept| Ok(kept.with_trips(trips)?));
             let _ = counters.set(kept.map_err(|e| errors::from_engine(py, e))?);
         }
         if !spec.split.is_empty() {
             let on = (request.stream, request.mode);
             self.begin_split(py, &prepared, &spec, (&mut gathered, args, slots), on)?;
         }
-        let result = self.launch(py, &prepared, &spec, (&gathered, &[]), slots, request.stream)?;
+        let result = self.launch(py, &prepared, &spec, (&gathered, &[]), &filled, request.stream)?;
         Ok((result, spec))
     }
 
@@ -434,22 +442,27 @@ impl Kernel {
 }
 
 /// Records copies of the counters that a captured launch changes, if it may be differentiated: its gradient starts from
-/// them.
+/// them. Keeps the memory of its trip counts too.
 #[cold]
 pub(super) fn save_counters(
     py: Python<'_>,
     prepared: &Prepared,
-    spec: &Specialization,
-    slots: &Slots,
+    (spec, slots): (&Specialization, &Slots),
+    trips: Option<runtime::Buffer>,
     stream: Option<&runtime::Stream>,
 ) -> PyResult<()> {
     let may_have_gradient = spec.may_have_gradient || spec.may_alias;
-    if !spec.code.has_counters()
-        || !(may_have_gradient || Package::get(py)?.any_gradients.bind(py).call0()?.is_truthy()?)
-    {
+    let is_saved = spec.code.has_counters()
+        && (may_have_gradient || Package::get(py)?.any_gradients.bind(py).call0()?.is_truthy()?);
+    if !is_saved && trips.is_none() {
         return Ok(());
     }
-    let saved = prepared.program.session.save_counters(&spec.code, slots, stream, &Interpreter::held(py));
-    captured_graph::note_counters(saved.map_err(|e| errors::from_engine(py, e))?);
+    let session = &prepared.program.session;
+    let saved = match is_saved {
+        true => session.save_counters(&spec.code, slots, stream, &Interpreter::held(py)),
+        false => Ok(runtime::CounterSnapshot::default()),
+    };
+    let saved = saved.and_then(|saved| Ok(saved.with_trips(trips)?));
+    captured_graph::note_counters(Arc::new(saved.map_err(|e| errors::from_engine(py, e))?));
     Ok(())
 }

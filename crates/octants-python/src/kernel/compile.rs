@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use octants_engine::frontend::World;
+use octants_engine::frontend::{Capture, World};
 use octants_engine::ir::AutodiffMode;
 use octants_engine::trace::{Binding, Recalled, Request, Search};
 use octants_engine::{CompileError, Executable, Lowering};
@@ -17,6 +17,7 @@ use super::refusals::{check_class, refuse_floats};
 use super::{Kernel, Prepared};
 use crate::annotation::ParamKind;
 use crate::argument::Gathered;
+use crate::array;
 use crate::classify::Handles;
 use crate::constant::Constant;
 use crate::inspection::{self, Inspection};
@@ -143,11 +144,12 @@ impl Kernel {
             _ => world,
         };
         let described = this.describe(prepared, args, &world)?;
+        let records_trips = this.records_trips(py, mode, &described)?;
         let request = Request {
             kernel: world.handle(slf.clone().into_any()),
             args: &described.specs,
             mode,
-            identity: this.identity(py)?,
+            identity: this.identity(py, records_trips)?,
             captured: captured_names(this.function(py))?,
         };
         let mut search = guarded(py, &this.name, || session.search(&world, &request))?;
@@ -271,11 +273,26 @@ impl Kernel {
             session.check_groups(world, &lowering.lowered, &aliases).map_err(&refused)?;
         }
         world.show_warnings(&lowering.lowered.sources)?;
+        if this.records_trips(py, mode, described)? || this.may_record(mode) && captures_gradient(&lowering, world)? {
+            lowering.record_loop_trips();
+        }
         let keeping = session.keeping();
         guarded(py, &this.name, || lowering.differentiate(mode, &aliases, keeping, &mut |w| world.warn(w)))?
             .map_err(&refused)?;
         world.show_warnings(&lowering.lowered.sources)?;
         Ok((Arc::new(lowering), alias))
+    }
+
+    /// Whether launches record trip counts for gradients, as far as is known from the arguments and fields.
+    fn records_trips(&self, py: Python<'_>, mode: AutodiffMode, described: &Described) -> PyResult<bool> {
+        let has_gradients =
+            || Ok::<_, PyErr>(described.has_gradient || Package::get(py)?.any_gradients.bind(py).call0()?.is_truthy()?);
+        Ok(self.may_record(mode) && has_gradients()?)
+    }
+
+    /// Whether a tape or a manual gradient may refer to its launches.
+    fn may_record(&self, mode: AutodiffMode) -> bool {
+        matches!(mode, AutodiffMode::None | AutodiffMode::Validation) && !self.library
     }
 
     /// The stored compilation that fits this call, its code, and whether the code is for arrays that may overlap.
@@ -316,7 +333,7 @@ impl Kernel {
     }
 
     /// The kernel's identity in the disk cache.
-    fn identity(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+    fn identity(&self, py: Python<'_>, records_trips: bool) -> PyResult<Vec<String>> {
         let function = self.function(py);
         let text = |name| text_attribute(function, name).unwrap_or_default();
         let code = function.getattr(pyo3::intern!(py, "__code__"))?;
@@ -325,8 +342,21 @@ impl Kernel {
             text(pyo3::intern!(py, "__qualname__")),
             code.getattr(pyo3::intern!(py, "co_filename"))?.extract()?,
             format!("graph={:?}", self.graph),
+            format!("records_trips={records_trips}"),
         ])
     }
+}
+
+/// Whether a kernel uses an array with a gradient that is no argument.
+fn captures_gradient(lowering: &Lowering, world: &PyWorld<'_>) -> PyResult<bool> {
+    for capture in Binding::of(&lowering.lowered).buffers.iter().flatten() {
+        if let Capture::Object { obj, .. } = capture
+            && array::view(&world.object(*obj))?.is_some_and(|view| view.needs_grad)
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The free variables of a function.

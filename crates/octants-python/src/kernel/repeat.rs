@@ -248,7 +248,7 @@ impl Kernel {
         }
         let gathered = (&parts.others, &parts.flats[..]);
         if nesting::capturing() {
-            save_counters(py, prepared, &spec, &repeat.slots, stream)?;
+            save_counters(py, prepared, (&spec, &repeat.slots), None, stream)?;
         }
         let result = this.launch(py, prepared, &spec, gathered, &repeat.slots, stream);
         let result = result.and_then(|result| {

@@ -30,7 +30,7 @@ pub struct Described {
     /// With their parameters.
     pub(super) objects: Vec<(u32, Alive)>,
     /// Some array has a gradient.
-    pub(super) has_gradient: bool,
+    pub has_gradient: bool,
 }
 
 impl Described {
