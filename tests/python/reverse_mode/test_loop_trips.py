@@ -279,6 +279,71 @@ def test_members_of_dataclasses_and_sections():
         assert np.allclose(b.x.grad.to_numpy(), 2 * (1 - 0.5**rounds))
 
 
+@qd.kernel(graph=True)
+def double(x: ARRAY, rest: SCALAR):
+    while qd.graph.do_while(rest[None] > 0.1):
+        for i in x:
+            x[i] = x[i] * 2.0
+        for _ in range(1):
+            rest[None] *= 0.5
+
+
+def test_launches_on_streams():
+    sets = [(qd.ndarray(qd.f64, N, needs_grad=True), qd.ndarray(qd.f64, ())) for _ in range(4)]
+    loss = qd.ndarray(qd.f64, 1, needs_grad=True)
+    with qd.create_stream() as s1, qd.create_stream() as s2:
+        for k, (x, rest) in enumerate(sets):
+            x.fill(1.0)
+            rest.fill(2.0**k)
+        qd.sync()
+        with qd.ad.Tape(loss):
+            for k, (x, rest) in enumerate(sets):
+                double(x, rest, qd_stream=(s1, s2)[k % 2])
+            qd.sync()
+            for x, _ in sets:
+                total(x, loss)
+        for k, (x, _) in enumerate(sets):
+            assert (x.grad.to_numpy() == 2.0 ** (4 + k)).all()
+
+
+def test_loops_in_branches_and_after_checkpoints():
+    @qd.kernel(graph=True)
+    def branches(x: ARRAY, first: SCALAR, second: SCALAR, flag: COUNTER):
+        if qd.graph.cond(flag):
+            while qd.graph.do_while(first[None] > 0.1):
+                for i in x:
+                    x[i] = x[i] * 2.0
+                for _ in range(1):
+                    first[None] *= 0.5
+        while qd.graph.do_while(second[None] > 0.1):
+            for i in x:
+                x[i] = x[i] * 3.0
+            for _ in range(1):
+                second[None] *= 0.25
+
+    @qd.kernel(graph=True, checkpoints=True)
+    def checkpoint(x: ARRAY, first: SCALAR, second: SCALAR, flag: COUNTER):
+        while qd.graph.do_while(first[None] > 0.1):
+            for i in x:
+                x[i] = x[i] * 2.0
+            for _ in range(1):
+                first[None] *= 0.5
+        with qd.graph.checkpoint(1, yield_on=flag):
+            for i in x:
+                x[i] = x[i] * 9.0
+
+    x = qd.ndarray(qd.f64, N, needs_grad=True)
+    first, second, flag = qd.ndarray(qd.f64, ()), qd.ndarray(qd.f64, ()), qd.ndarray(qd.i32, ())
+    for kernel, chosen in ((branches, 0), (branches, 1), (branches, 0), (checkpoint, 0)):
+        for array in (x, x.grad, first, second):
+            array.fill(1.0)
+        flag.fill(chosen)
+        kernel(x, first, second, flag)
+        kernel.grad(x, first, second, flag)
+        expected = 9.0 * (2.0**4 if chosen or kernel is checkpoint else 1.0)
+        assert (x.to_numpy() == expected).all() and (x.grad.to_numpy() == expected).all()
+
+
 def test_loops_with_several_exits_are_refused():
     @qd.kernel
     def halve(x: ARRAY, rest: ARRAY):
