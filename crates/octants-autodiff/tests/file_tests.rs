@@ -1,14 +1,14 @@
 //! Runs the file tests: `tests/file/<pass>/<case>.oir`.
 //!
 //! A pass is a name of the table of differentiation, or a mode, which runs all of its rows: `forward_mode`,
-//! `reverse_mode`, `validation`, `record_loops` or `record_reads`. The output of an adjoint is simplified, and followed
+//! `reverse_mode`, `validation`, `record_loops` or `record_reads`; or `record_loop_trips`, which changes the kernel itself. The output of an adjoint is simplified, and followed
 //! by the kernel that computes the size of its store. Options of a case are `blocks` (states are stored once per block
 //! of iterations), `reads` (reads of memory are recorded, too) and `shared` (the first two buffers share a part of
 //! their memory). If a pass warns or refuses, its message replaces the kernel.
 
 #![allow(clippy::unwrap_used)]
 
-use octants_autodiff::{DIFFERENTIATE, Differentiation, Keeping, differentiate};
+use octants_autodiff::{DIFFERENTIATE, Differentiation, Keeping, differentiate, record_loop_trips};
 use octants_diag::Diagnostic;
 use octants_file_tests::{Case, check_cases, check_passes_have_cases};
 use octants_ir::verify::assert_kernel;
@@ -17,6 +17,9 @@ use octants_passes::eliminate_dead_code::eliminate_dead_code;
 use octants_passes::{Alias, PIPELINE};
 
 const CRATE: &str = env!("CARGO_MANIFEST_DIR");
+
+/// The launch of a kernel records trip counts for its gradient.
+const RECORDER: &str = "record_loop_trips";
 
 const MODES: &[(&str, AutodiffMode)] = &[
     ("forward_mode", AutodiffMode::Forward),
@@ -37,6 +40,10 @@ fn run(case: &Case) -> String {
     let mut kernel = case.kernel();
     let made = match mode {
         Some(_) => differentiate(&mut kernel, &mut asked),
+        None if pass == RECORDER => {
+            assert!(record_loop_trips(&mut kernel).is_some());
+            Ok(())
+        }
         None => {
             let found = run_pass(DIFFERENTIATE, pass, &mut kernel, &mut asked);
             assert!(found, "{}: no pass `{pass}`", case.path.display());
