@@ -33,9 +33,9 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
 pub use self::call::last_task_count;
+use self::loop_trips::RecordedTrips;
 pub use self::prepared_call::PreparedCall;
 pub use self::recorded_launch::RecordedLaunch;
-use self::loop_trips::RecordedTrips;
 use self::repeat::Repeats;
 use crate::annotation::ParamKind;
 use crate::flattened::Flattened;
@@ -179,7 +179,8 @@ impl Kernel {
         let repeats = Repeats::default();
         let (serial, epoch) = (program.serial, program.epoch);
         let prepared = Arc::new(Prepared { program, signature, flattened, has_dataclasses, repeats });
-        let known = Known { serial, prepared: prepared.clone(), specializations: Vec::new(), trips: RecordedTrips::default() };
+        let known =
+            Known { serial, prepared: prepared.clone(), specializations: Vec::new(), trips: RecordedTrips::default() };
         let old: Vec<_> = {
             let mut state = self.lock();
             let is_gone = |known: &mut Known| known.prepared.program.epoch != epoch || known.serial == serial;

@@ -341,7 +341,8 @@ def test_loops_in_branches_and_after_checkpoints():
         kernel(x, first, second, flag)
         kernel.grad(x, first, second, flag)
         expected = 9.0 * (2.0**4 if chosen or kernel is checkpoint else 1.0)
-        assert (x.to_numpy() == expected).all() and (x.grad.to_numpy() == expected).all()
+        assert (x.to_numpy() == expected).all()
+        assert (x.grad.to_numpy() == expected).all()
 
 
 def test_loops_with_several_exits_are_refused():

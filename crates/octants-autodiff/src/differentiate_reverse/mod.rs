@@ -42,8 +42,8 @@ mod sweep_state;
 
 use std::collections::{HashMap, HashSet};
 
-use octants_diag::{Code, Diagnostic, Span};
 use octants_analysis::CodeLayout;
+use octants_diag::{Code, Diagnostic, Span};
 use octants_ir::{Body, BufferId, Kernel, Op, Type, ValueId};
 
 use check_overwritten::check_overwritten;

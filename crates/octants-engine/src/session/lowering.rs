@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
 use octants_autodiff::{
-    Differentiation, Keeping, LoopTrips, StoreNeed, StoredState, differentiate, may_record_trip_counts, record_loop_trips,
+    Differentiation, Keeping, LoopTrips, StoreNeed, StoredState, differentiate, may_record_trip_counts,
+    record_loop_trips,
 };
 use octants_diag::{Code, Diagnostic};
 use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
