@@ -20,26 +20,28 @@ __all__ = ["digit_of", "sortable_bits"]
 def sortable_bits(key: Any, key_dtype: template(), descending: template()) -> Any:
     """Maps a key to an unsigned integer of 32 bits or more with the same order.
 
-    Flips the sign bit of signed integers and of positive floats, and all bits of negative floats. Both zeros are equal,
-    and each NaN follows infinity. For descending order, flips all bits except those of a NaN.
+    Flips the sign bit of signed integers. Of floats with the bits `u`, takes `u` plus the sign bit for positive ones and
+    `-u` for negative ones, minus the bits of minus infinity, which are then zero: both zeros are equal, and each NaN, of
+    either sign, follows infinity, so that a minimum makes them equal. Descending order subtracts from the maximum.
     """
     word = static(sortable_type(key_dtype))
     mask = word(static((1 << width(key_dtype)) - 1))
     top = word(static(1 << (width(key_dtype) - 1)))
     bits = cast(bit_cast(key, static(bits_type(key_dtype))), word)
-    if static(is_signed(key_dtype)):
-        bits = bits ^ top
-    is_nan = False
     if static(is_float(key_dtype)):
-        is_nan = (bits & ~top) > word(static(infinity_bits(key_dtype)))
-        if bits > top:
+        largest = word(static(2 * infinity_bits(key_dtype)))
+        sign = word(0) - (bits >> static(width(key_dtype) - 1))
+        bits = (
+            (bits ^ (sign | top)) - sign - word(static((1 << (width(key_dtype) - 1)) - infinity_bits(key_dtype)))
+        ) & mask
+        bits = min(bits, largest + word(1))
+        if static(descending):
+            bits = (largest - bits) & mask
+    else:
+        if static(is_signed(key_dtype)):
+            bits = bits ^ top
+        if static(descending):
             bits = ~bits & mask
-        else:
-            bits = bits | top
-    if static(descending):
-        bits = ~bits & mask
-    if is_nan:
-        bits = mask
     return bits
 
 
