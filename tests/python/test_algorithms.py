@@ -107,6 +107,28 @@ def test_sort_is_stable_and_carries_values(name, n):
     assert values.to_numpy().tolist() == order.tolist()
 
 
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("name", ["i64", "f32", "f64", "u32"])
+def test_sort_of_crowded_digits(name, descending):
+    """Passes in which all keys have one digit, or many: small integers in wide words, and special floats."""
+    n, rng = 9000, np.random.default_rng(7)
+    a = rng.choice([3, 3, 3, 3, 200, 70_000], n).astype(TYPES[name])
+    if name[0] == "f":
+        # NaN of either sign.
+        special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan, -3.0], dtype=a.dtype)
+        a[::3] = rng.choice(special, a[::3].size)
+    keys, values = filled(name, a), filled("i32", np.arange(n, dtype=np.int32))
+    qd.algorithms.launch.sort(keys, values, descending=descending)
+    order = np.argsort(a, kind="stable")
+    if descending:
+        # Equal keys stay in order, and NaN comes last.
+        number = ~np.isnan(a)
+        first = np.flatnonzero(number)[np.argsort(-a[number].astype(np.float64), kind="stable")]
+        order = np.concatenate([first, np.flatnonzero(~number)])
+    assert values.to_numpy().tolist() == order.tolist()
+    assert np.array_equal(keys.to_numpy(), a[order], equal_nan=name[0] == "f")
+
+
 def test_sort_of_ndarrays_by_low_bits():
     array = qd.types.ndarray(qd.u32, ndim=1)
 

@@ -6,6 +6,9 @@ ranks its keys by the digit, in registers and shared memory. It finds by decoupl
 digit, how many keys of earlier tiles have the digit. It then moves the keys to their destinations, in runs of equal
 digits.
 
+A pass in which all keys have one digit only copies. If many keys have one digit, the threads of a subgroup compare
+digits by votes, because atomic operations on one word run one after the other.
+
 The state of a digit in a tile is a word (two for 2**30 keys and more). Its upper two bits tell whether the others are
 the count of this tile or of all tiles up to it. Passes alternate between two areas of states: each clears the other.
 """
@@ -49,12 +52,19 @@ from octants.types.values import Vector
 
 __all__ = ["count_digits", "sort_by_digit_in_tiles"]
 
-# Scratch memory: how many tiles each pass has given out, the counts of digits for each pass, the two areas of states.
+# Scratch memory: how many tiles each pass has given out, the kind of each pass, its counts of digits, the two areas of
+# states.
 _MOST_PASSES = 8
-_COUNTS = _MOST_PASSES
+_KINDS = _MOST_PASSES
+_COUNTS = _KINDS + _MOST_PASSES
 _STATES = _COUNTS + _MOST_PASSES * DIGITS
 
 _OF_TILE, _UP_TO_TILE = 1, 2
+
+# Kinds of passes: an ordinary one is 0. In a crowded one, a digit has at least one key of `_CROWD`, and in the last kind
+# all keys have the same digit.
+_CROWDED, _OF_ONE_DIGIT = 1, 2
+_CROWD = 16
 
 # The number of counts that fit in a state word next to the flags.
 _COUNTS_OF_WORD = 1 << 30
@@ -108,7 +118,7 @@ def count_digits(
     has_values: template(),
     descending: template(),
 ) -> None:
-    """Clears the scratch memory, then writes the exclusive prefix sum of the digit counts of each pass to it."""
+    """Clears the scratch memory, then writes the kind of each pass and the exclusive prefix sum of its digit counts."""
     items = static(items_of_pairs(key_dtype, values.dtype, has_values))
     passes = static(end_bit // DIGIT_BITS)
     word = static(scratch.dtype)
@@ -141,7 +151,12 @@ def count_digits(
                 atomic_add(scratch[static(_COUNTS + k * BLOCK) + thread], cast(count, word))
     loop_config(block_dim=static(BLOCK))
     for i in range(static(passes * DIGITS)):
-        scratch[static(_COUNTS) + i] = block.exclusive_add(scratch[static(_COUNTS) + i], static(BLOCK), word)
+        count = scratch[static(_COUNTS) + i]
+        is_crowded = block.sync_any_nonzero(cast(cast(count, i64) * static(_CROWD) >= cast(n, i64), i32))
+        is_of_one = block.sync_any_nonzero(cast(cast(count, i64) == cast(n, i64), i32))
+        if block.thread_idx() == 0:
+            scratch[static(_KINDS) + i // static(DIGITS)] = cast(is_crowded + is_of_one, word)
+        scratch[static(_COUNTS) + i] = block.exclusive_add(count, static(BLOCK), word)
 
 
 @func
@@ -203,11 +218,23 @@ def _digit_in_tile(key: Any, is_left: Any, shift: template(), key_dtype: templat
 
 
 @func
+def _threads_with_digit(digit: Any, lanes: template()) -> Any:
+    """A bit mask of the threads of the subgroup with this digit, by a vote for each bit."""
+    mask = static(lanes.dtype)
+    same = ~mask(0)
+    for bit in static(range(DIGIT_BITS)):
+        is_set = (digit >> bit) & 1
+        same = same & (cast(subgroup.ballot(is_set), mask) ^ (cast(is_set, mask) - mask(1)))
+    return same
+
+
+@func
 def _places_in_tile(
     keys: Any,
     rest: Any,
     counts: template(),
     lanes: template(),
+    votes: template(),
     shift: template(),
     key_dtype: template(),
     descending: template(),
@@ -217,7 +244,7 @@ def _places_in_tile(
     subgroup, and on return their end. `lanes` holds zeros before and after.
 
     The threads of a subgroup with equal digits find each other through a bit mask in a word of `lanes`: the ranking by
-    matching of Adinets and Merrill.
+    matching of Adinets and Merrill. With `votes`, they vote instead.
     """
     mask = static(lanes.dtype)
     own = mask(1) << cast(invocation_id(), mask)
@@ -226,15 +253,20 @@ def _places_in_tile(
     for k in static(range(items)):
         digit = _digit_in_tile(keys[k], k * group_size() < rest, shift, key_dtype, descending)
         at = group * static(DIGITS) + digit
-        atomic_or(lanes[at], own)
-        subgroup.sync()
-        same = lanes[at]
+        same = mask(0)
+        if static(votes):
+            same = _threads_with_digit(digit, lanes)
+        else:
+            atomic_or(lanes[at], own)
+            subgroup.sync()
+            same = lanes[at]
         first = counts[at]
         subgroup.sync()
         before = cast(popcnt(same & (own - mask(1))), i32)
         if before == 0:
             counts[at] = first + cast(popcnt(same), i32)
-            lanes[at] = mask(0)
+            if static(not votes):
+                lanes[at] = mask(0)
         subgroup.sync()
         places[k] = first + before
     return places
@@ -252,6 +284,22 @@ def _exchange(held: template(), elements: Any, places: Any, items: template()) -
     for k in static(range(items)):
         result[k] = held[block.thread_idx() + static(k * BLOCK)]
     return result
+
+
+@func
+def _copy_tile(source: template(), target: template(), begin: Any, left: Any, items: template()) -> None:
+    at = begin + cast(block.thread_idx(), i64)
+    for k in static(range(items)):
+        if static(k * BLOCK) < left - block.thread_idx():
+            target[at + static(k * BLOCK)] = source[at + static(k * BLOCK)]
+
+
+@func
+def _clear_state(scratch: template(), at: Any, words: Any) -> None:
+    word = static(scratch.dtype)
+    scratch[at] = word(0)
+    if words == 2:
+        scratch[at + static(DIGITS)] = word(0)
 
 
 @func
@@ -307,7 +355,19 @@ def sort_by_digit_in_tiles(
         others = static(_STATES) + area * static(1 - number % 2)
         for k in static(range(groups * DIGITS // BLOCK)):
             lanes[thread + static(k * BLOCK)] = static(lanes.dtype)(0)
+        kind = cast(scratch[static(_KINDS + number)], i32)
         tile = take_tile(scratch, number, taken)
+        if kind == static(_OF_ONE_DIGIT):
+            while tile < tiles:
+                begin = cast(tile, i64) * static(BLOCK * items)
+                left = cast(min(cast(n, i64) - begin, i64(static(BLOCK * items))), i32)
+                _copy_tile(source, target, begin, left, items)
+                if static(has_values):
+                    _copy_tile(source_values, target_values, begin, left, items)
+                _clear_state(scratch, others + cast(tile, i64) * static(DIGITS) * words + cast(thread, i64), words)
+                # All threads have read the number of this tile.
+                block.sync()
+                tile = take_tile(scratch, number, taken)
         while tile < tiles:
             begin = cast(tile, i64) * static(BLOCK * items)
             left = cast(min(cast(n, i64) - begin, i64(static(BLOCK * items))), i32)
@@ -336,13 +396,15 @@ def sort_by_digit_in_tiles(
                 counts[static(k * DIGITS) + thread] = first
                 first += count
             block.sync()
-            ranks = _places_in_tile(keys, rest, counts, lanes, shift, key_dtype, descending, items)
+            ranks = Vector.zero(i32, static(items))
+            if kind == static(_CROWDED):
+                ranks = _places_in_tile(keys, rest, counts, lanes, True, shift, key_dtype, descending, items)
+            else:
+                ranks = _places_in_tile(keys, rest, counts, lanes, False, shift, key_dtype, descending, items)
             before = _look_back(scratch, states, words, tile, thread)
             if tile > 0:
                 _publish(scratch, states + row, words, before + cast(total, word), _UP_TO_TILE)
-            scratch[others + row] = word(0)
-            if words == 2:
-                scratch[others + row + static(DIGITS)] = word(0)
+            _clear_state(scratch, others + row, words)
             offsets[thread] = scratch[static(_COUNTS + number * DIGITS) + thread] + before - cast(smaller, word)
             sorted_keys = _exchange(held, keys, ranks, items)
             places = Vector.zero(word, static(items))
