@@ -6,8 +6,8 @@ ranks its keys by the digit, in registers and shared memory. It finds by decoupl
 digit, how many keys of earlier tiles have the digit. It then moves the keys to their destinations, in runs of equal
 digits.
 
-A pass in which all keys have one digit only copies. If many keys have one digit, the threads of a subgroup compare
-digits by votes, because atomic operations on one word run one after the other.
+A pass of 64-bit keys in which all have the same digit only copies: integers are often smaller than their type allows.
+In other sorts, the registers of the second path would cost more than it saves.
 
 The state of a digit in a tile is a word (two for 2**30 keys and more). Its upper two bits tell whether the others are
 the count of this tile or of all tiles up to it. Passes alternate between two areas of states: each clears the other.
@@ -52,19 +52,14 @@ from octants.types.values import Vector
 
 __all__ = ["count_digits", "sort_by_digit_in_tiles"]
 
-# Scratch memory: how many tiles each pass has given out, the kind of each pass, its counts of digits, the two areas of
-# states.
+# Scratch memory: how many tiles each pass has given out, whether all keys have the same digit in each pass, its
+# counts of digits, the two areas of states.
 _MOST_PASSES = 8
-_KINDS = _MOST_PASSES
-_COUNTS = _KINDS + _MOST_PASSES
+_OF_ONE_DIGIT = _MOST_PASSES
+_COUNTS = _OF_ONE_DIGIT + _MOST_PASSES
 _STATES = _COUNTS + _MOST_PASSES * DIGITS
 
 _OF_TILE, _UP_TO_TILE = 1, 2
-
-# Kinds of passes: an ordinary one is 0. In a crowded one, a digit has at least one key of `_CROWD`, and in the last kind
-# all keys have the same digit.
-_CROWDED, _OF_ONE_DIGIT = 1, 2
-_CROWD = 16
 
 # The number of counts that fit in a state word next to the flags.
 _COUNTS_OF_WORD = 1 << 30
@@ -79,6 +74,10 @@ def sort_words(n: int) -> int:
 def words_of_state(n: int) -> int:
     """u32 words per state: one state for each digit of each tile."""
     return 1 + min(n // _COUNTS_OF_WORD, 1)
+
+
+def _copies_passes(key_dtype: Any, has_values: bool) -> bool:
+    return width(key_dtype) == 64 and not has_values
 
 
 @func
@@ -118,7 +117,8 @@ def count_digits(
     has_values: template(),
     descending: template(),
 ) -> None:
-    """Clears the scratch memory, then writes the kind of each pass and the exclusive prefix sum of its digit counts."""
+    """Clears the scratch memory, then writes to it, for each pass, the exclusive prefix sum of the digit counts, and
+    whether all keys have the same digit, if that is used."""
     items = static(items_of_pairs(key_dtype, values.dtype, has_values))
     passes = static(end_bit // DIGIT_BITS)
     word = static(scratch.dtype)
@@ -152,10 +152,10 @@ def count_digits(
     loop_config(block_dim=static(BLOCK))
     for i in range(static(passes * DIGITS)):
         count = scratch[static(_COUNTS) + i]
-        is_crowded = block.sync_any_nonzero(cast(cast(count, i64) * static(_CROWD) >= cast(n, i64), i32))
-        is_of_one = block.sync_any_nonzero(cast(cast(count, i64) == cast(n, i64), i32))
-        if block.thread_idx() == 0:
-            scratch[static(_KINDS) + i // static(DIGITS)] = cast(is_crowded + is_of_one, word)
+        if static(_copies_passes(key_dtype, has_values)):
+            is_of_one_digit = block.sync_any_nonzero(cast(cast(count, i64) == cast(n, i64), i32))
+            if block.thread_idx() == 0:
+                scratch[static(_OF_ONE_DIGIT) + i // static(DIGITS)] = cast(is_of_one_digit, word)
         scratch[static(_COUNTS) + i] = block.exclusive_add(count, static(BLOCK), word)
 
 
@@ -218,23 +218,11 @@ def _digit_in_tile(key: Any, is_left: Any, shift: template(), key_dtype: templat
 
 
 @func
-def _threads_with_digit(digit: Any, lanes: template()) -> Any:
-    """A bit mask of the threads of the subgroup with this digit, by a vote for each bit."""
-    mask = static(lanes.dtype)
-    same = ~mask(0)
-    for bit in static(range(DIGIT_BITS)):
-        is_set = (digit >> bit) & 1
-        same = same & (cast(subgroup.ballot(is_set), mask) ^ (cast(is_set, mask) - mask(1)))
-    return same
-
-
-@func
 def _places_in_tile(
     keys: Any,
     rest: Any,
     counts: template(),
     lanes: template(),
-    votes: template(),
     shift: template(),
     key_dtype: template(),
     descending: template(),
@@ -244,7 +232,7 @@ def _places_in_tile(
     subgroup, and on return their end. `lanes` holds zeros before and after.
 
     The threads of a subgroup with equal digits find each other through a bit mask in a word of `lanes`: the ranking by
-    matching of Adinets and Merrill. With `votes`, they vote instead.
+    matching of Adinets and Merrill.
     """
     mask = static(lanes.dtype)
     own = mask(1) << cast(invocation_id(), mask)
@@ -253,20 +241,15 @@ def _places_in_tile(
     for k in static(range(items)):
         digit = _digit_in_tile(keys[k], k * group_size() < rest, shift, key_dtype, descending)
         at = group * static(DIGITS) + digit
-        same = mask(0)
-        if static(votes):
-            same = _threads_with_digit(digit, lanes)
-        else:
-            atomic_or(lanes[at], own)
-            subgroup.sync()
-            same = lanes[at]
+        atomic_or(lanes[at], own)
+        subgroup.sync()
+        same = lanes[at]
         first = counts[at]
         subgroup.sync()
         before = cast(popcnt(same & (own - mask(1))), i32)
         if before == 0:
             counts[at] = first + cast(popcnt(same), i32)
-            if static(not votes):
-                lanes[at] = mask(0)
+            lanes[at] = mask(0)
         subgroup.sync()
         places[k] = first + before
     return places
@@ -355,19 +338,17 @@ def sort_by_digit_in_tiles(
         others = static(_STATES) + area * static(1 - number % 2)
         for k in static(range(groups * DIGITS // BLOCK)):
             lanes[thread + static(k * BLOCK)] = static(lanes.dtype)(0)
-        kind = cast(scratch[static(_KINDS + number)], i32)
         tile = take_tile(scratch, number, taken)
-        if kind == static(_OF_ONE_DIGIT):
-            while tile < tiles:
-                begin = cast(tile, i64) * static(BLOCK * items)
-                left = cast(min(cast(n, i64) - begin, i64(static(BLOCK * items))), i32)
-                _copy_tile(source, target, begin, left, items)
-                if static(has_values):
-                    _copy_tile(source_values, target_values, begin, left, items)
-                _clear_state(scratch, others + cast(tile, i64) * static(DIGITS) * words + cast(thread, i64), words)
-                # All threads have read the number of this tile.
-                block.sync()
-                tile = take_tile(scratch, number, taken)
+        if static(_copies_passes(key_dtype, has_values)):
+            if scratch[static(_OF_ONE_DIGIT + number)] != 0:
+                while tile < tiles:
+                    begin = cast(tile, i64) * static(BLOCK * items)
+                    left = cast(min(cast(n, i64) - begin, i64(static(BLOCK * items))), i32)
+                    _copy_tile(source, target, begin, left, items)
+                    _clear_state(scratch, others + cast(tile, i64) * static(DIGITS) * words + cast(thread, i64), words)
+                    # All threads have read the number of this tile.
+                    block.sync()
+                    tile = take_tile(scratch, number, taken)
         while tile < tiles:
             begin = cast(tile, i64) * static(BLOCK * items)
             left = cast(min(cast(n, i64) - begin, i64(static(BLOCK * items))), i32)
@@ -396,11 +377,7 @@ def sort_by_digit_in_tiles(
                 counts[static(k * DIGITS) + thread] = first
                 first += count
             block.sync()
-            ranks = Vector.zero(i32, static(items))
-            if kind == static(_CROWDED):
-                ranks = _places_in_tile(keys, rest, counts, lanes, True, shift, key_dtype, descending, items)
-            else:
-                ranks = _places_in_tile(keys, rest, counts, lanes, False, shift, key_dtype, descending, items)
+            ranks = _places_in_tile(keys, rest, counts, lanes, shift, key_dtype, descending, items)
             before = _look_back(scratch, states, words, tile, thread)
             if tile > 0:
                 _publish(scratch, states + row, words, before + cast(total, word), _UP_TO_TILE)
