@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use octants_engine::frontend::Reach;
 use octants_engine::ir::{AutodiffMode, Type};
-use octants_engine::runtime::{CounterSnapshot, HostArray, LaunchOrder};
+use octants_engine::runtime::{CounterSnapshot, HostArray, HostStep, LaunchOrder};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat};
@@ -71,6 +71,8 @@ pub struct Gathered<'py> {
     pub group_launch: Option<Box<GroupLaunch<'py>>>,
     /// The launch, if its arrays are split over ranks.
     pub split_launch: Option<Box<SplitLaunch>>,
+    /// The step of a graph that makes the launch, if this thread captures and the arrays are split.
+    pub host_step: Option<Arc<HostStep>>,
     /// Number of values and arrays of the arguments skipped so far: see [`Gathered::pass_over`].
     passed_over: u32,
 }
@@ -154,6 +156,7 @@ impl<'py> Gathered<'py> {
             follows: None,
             group_launch: None,
             split_launch: None,
+            host_step: None,
             passed_over: 0,
         }
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -75,16 +76,26 @@ class DevicesNdarray(SplitNdarray):
         """The whole array."""
         return np.concatenate([part._own_rows() for part in self._parts])
 
-    def fill(self, value: Any) -> None:
-        """Sets all elements to a value."""
+    def _fill(self, value: Any, stream: Any) -> None:
         for part in self._parts:
             part._local.fill(value)
         self.forget_ghosts()
+
+    def _locals(self) -> list[Any]:
+        return [part._local for part in self._parts]
+
+    def _has_ghosts(self) -> bool:
+        return True
 
     def copy_from(self, other: SplitNdarray) -> None:
         """Sets the elements from another array that is split the same way."""
         if not isinstance(other, DevicesNdarray) or (other.shape, other.halo) != (self.shape, self.halo):
             raise ValueError("copy_from() needs a split array of the same shape and halo")
+        if not self._captures_copy(other):
+            self._copy(other, None)
+
+    def _copy(self, other: SplitNdarray, stream: Any) -> None:
+        assert isinstance(other, DevicesNdarray)
         for part, source in zip(self._parts, other._parts, strict=True):
             part._local.copy_from(source._local)
         self.forget_ghosts()
@@ -127,10 +138,17 @@ def devices_ndarray(
     parts = []
     for number in range(len(_octants.device_group())):
         with as_block(number):
-            parts.append(make_block(dtype, extents, halo, periodic, needs_grad))
+            make = partial(make_block, dtype, extents, halo, periodic, needs_grad)
+            # A graph that this thread captures owns memory of the first device only.
+            parts.append(_octants.uncaptured(make))
     made = _around(tuple(parts))
     if needs_grad:
         made.grad = _around(tuple(part.grad for part in parts if part.grad is not None))
+    if _octants.capturing():
+        # Each launch of the graph finds them zeroed.
+        made.fill(0)
+        if made.grad is not None:
+            made.grad.fill(0)
     return made
 
 

@@ -7,19 +7,22 @@ extrapolated if this process does not have that row.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from octants import _octants
 from octants._arrays.array_factories import factories
+from octants._arrays.element_kernels import add_back
 from octants._arrays.ndarrays import Ndarray, element_type_of, make_ndarray
 from octants._arrays.split_options import SplitOptions
 from octants._distributed.communicators import Message
 from octants._distributed.device_blocks import current_block
 from octants._distributed.memory_ranges import MemoryRange, range_of_buffer
 from octants._distributed.world import broadcast_array, gather_arrays, world
-from octants.exceptions import OctantsIndexError
+from octants._streams.host_steps import HostStep, capturing_graph
+from octants.exceptions import OctantsIndexError, OctantsRuntimeError
 from octants.types.per_axis import per_axis
 from octants.types.primitive import BY_NAME, DataType
 from octants.types.tensor_types import MatrixType
@@ -259,17 +262,68 @@ class SplitNdarray(_octants.Ndarray):
 
     def fill(self, value: Any) -> None:
         """Sets all elements to a value."""
-        self._local.fill(value)
+        gradient = self.grad
+        clear = None if gradient is None else lambda: gradient.fill(0)
+        if not self._is_captured("fill", (self,), lambda of, stream: of._fill(value, stream), clear):
+            self._fill(value, None)
+
+    def _fill(self, value: Any, stream: Any) -> None:
+        self._local.fill(value, qd_stream=stream)
         self.forget_ghosts()
 
     def copy_from(self, other: SplitNdarray) -> None:
         """Sets the elements from another array that is split the same way."""
         if not isinstance(other, SplitNdarray) or (other.shape, other.halo) != (self.shape, self.halo):
             raise ValueError("copy_from() needs a split array of the same shape and halo")
-        self._local.copy_from(other._local)
+        if not self._captures_copy(other):
+            self._copy(other, None)
+
+    def _copy(self, other: SplitNdarray, stream: Any) -> None:
+        self._local.copy_from(other._local, qd_stream=stream)
         self.forget_ghosts()
 
+    def _captures_copy(self, other: SplitNdarray) -> bool:
+        taken, added = self.grad, other.grad
+
+        def gradient() -> None:
+            assert taken is not None
+            if added is None:
+                taken.fill(0)
+            else:
+                taken._is_captured("gradient of copy", (taken, added), lambda to, of, _: to._add_back(of), None)
+
+        copy = lambda to, source, stream: to._copy(source, stream)  # noqa: E731
+        return self._is_captured("copy", (self, other), copy, None if taken is None else gradient)
+
+    def _add_back(self, to: SplitNdarray) -> None:
+        """The gradient of a copy: adds the elements to those of another array, and zeroes them."""
+        for own, other in zip(self._locals(), to._locals(), strict=True):
+            with _octants.on_program(own._serial):
+                add_back(own, other)
+        self.forget_ghosts()
+        to.forget_ghosts()
+
+    def _locals(self) -> list[Any]:
+        """The memory of this rank, or of each device."""
+        return [self._local]
+
+    def _is_captured(
+        self, name: str, arrays: tuple[Any, ...], perform: Callable[..., None], gradient: Callable[[], None] | None
+    ) -> bool:
+        """Makes an operation a step of the graph that this thread captures. Each launch must invalidate the ghost rows, so
+        the host takes part. Returns False if the thread captures none, or if the array has no ghost rows.
+        """
+        graph = capturing_graph()
+        if graph is None or not self._has_ghosts():
+            return False
+        graph._note_host_step(HostStep(name, arrays, perform, gradient=gradient))
+        return True
+
+    def _has_ghosts(self) -> bool:
+        return self._periodic or world().size > 1
+
     def __getitem__(self, key: Any) -> Any:
+        self._refuse_in_capture()
         index = self._index(key)
         rank = next(r for r in range(world().size) if self.block(r)[0] <= index[0] < self.block(r)[1])
         value = np.zeros(tuple(self.element_shape), np.dtype(self.dtype.numpy))
@@ -288,6 +342,7 @@ class SplitNdarray(_octants.Ndarray):
         return Matrix._around(value, self.dtype, write_back)
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        self._refuse_in_capture()
         index = self._index(key)
         if self._rows[0] <= index[0] < self._rows[1]:
             self._local[self._in_memory(index)] = value
@@ -298,6 +353,14 @@ class SplitNdarray(_octants.Ndarray):
 
     def __repr__(self) -> str:
         return f"<qd.ndarray of shape {self.shape}, rows {self._rows[0]} to {self._rows[1]} on rank {world().rank}>"
+
+    def _refuse_in_capture(self) -> None:
+        """Raises on all ranks, not only on the one that has the element."""
+        if _octants.capturing():
+            raise OctantsRuntimeError(
+                "an element of a split array cannot be accessed while this thread captures a graph: do this before the "
+                "capture, or after the graph was launched"
+            )
 
     def _own_rows(self) -> Array:
         first, end = self._rows

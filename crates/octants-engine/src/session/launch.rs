@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use octants_runtime::{
-    Caller, CounterSnapshot, DeviceError, ErrorKind, HostArray, LaunchOrder, Results, Stream, nesting,
+    Caller, CounterSnapshot, DeviceError, ErrorKind, HostArray, HostStep, LaunchOrder, Results, Stream, nesting,
 };
 
 use super::build::Launching;
@@ -109,10 +109,29 @@ impl Session {
     ) -> Result<Option<Results>, Error> {
         let on = self.stream_or_default(stream)?;
         // SAFETY: the caller's contract.
-        let launch = || counters.restored(on, caller, || unsafe { self.launch(code, slots, arrays, stream, caller) });
-        match order {
-            Some(order) => order.launch(on, (&code.kernel, slots, counters), launch),
-            None => launch(),
+        let launch = || unsafe { self.launch(code, slots, arrays, stream, caller) };
+        in_order((order, counters), (code, slots), (on, caller), launch)
+    }
+
+    /// Records a launch in this thread's capture, which the host makes at each launch of the graph by performing
+    /// `step`. `follows` is as for [`Session::launch_following`], if the launch is a gradient.
+    ///
+    /// # Errors
+    /// That the launch cannot be captured.
+    pub fn capture_host_launch(
+        &self,
+        follows: Option<(Option<&LaunchOrder>, &CounterSnapshot)>,
+        code: &Executable,
+        (slots, arrays): (&[u64], &[HostArray]),
+        (stream, caller): (Option<&Stream>, &dyn Caller),
+        step: Arc<HostStep>,
+    ) -> Result<(), Error> {
+        let on = self.stream_or_default(stream)?;
+        self.check_launch(code, slots, on, caller)?;
+        let note = || Ok(on.capture_host_launch(&code.kernel, slots, arrays, step)?);
+        match follows {
+            Some(follows) => in_order(follows, (code, slots), (on, caller), note),
+            None => note(),
         }
     }
 
@@ -264,5 +283,19 @@ impl Session {
         // while most of the device is idle. If that takes too much memory, as many as keep one multiprocessor busy.
         let most = code.kernel.max_resident_threads().unwrap_or(1 << 17);
         Lanes { most, at_once: most.min(1 << 16), even: Some(BLOCK), neighbors: false, most_bytes }
+    }
+}
+
+/// Makes a launch with the recorded values of its counters, after the launches of an order that it conflicts with.
+fn in_order<T>(
+    (order, counters): (Option<&LaunchOrder>, &CounterSnapshot),
+    (code, slots): (&Executable, &[u64]),
+    (on, caller): (&Stream, &dyn Caller),
+    launch: impl FnOnce() -> Result<T, Error>,
+) -> Result<T, Error> {
+    let launch = || counters.restored(on, caller, launch);
+    match order {
+        Some(order) => order.launch(on, (&code.kernel, slots, counters), launch),
+        None => launch(),
     }
 }
