@@ -123,8 +123,7 @@ impl CounterSnapshot {
         };
         for SavedCounter { buffer, offset, .. } in &self.0 {
             let address = buffer.at(*offset, 0)?.0;
-            let is_same =
-                old.len() == new.len() && old.iter().zip(new.iter()).all(|(a, b)| *a != address || a == b);
+            let is_same = old.len() == new.len() && old.iter().zip(new.iter()).all(|(a, b)| *a != address || a == b);
             if !is_same {
                 let message = format!(
                     "the update replaces a loop counter of kernel `{}`, but the gradient graph restores the one \

@@ -12,8 +12,8 @@ from typing import Any
 from octants import _octants
 from octants._arrays import shadow_buffers
 from octants._arrays.element_kernels import add_back
-from octants._language.python_scope import runs_as_python
 from octants._distributed.world import agree_on_steps
+from octants._language.python_scope import runs_as_python
 from octants._profiling.timelines import Timeline
 from octants._profiling.written_files import AnyPath, write_text, write_whole
 from octants._streams import saved_graphs
@@ -399,8 +399,7 @@ class CapturedGraph:
         return parts
 
     def _exchanged_host_steps(self, name: str, value: Any, steps: dict[int, HostStep]) -> bool:
-        """Adds the host's steps that use a named object, with the object that replaces it. Returns whether there are any.
-        """
+        """Adds the host's steps that use a named object, with the object that replaces it. Returns whether there are any."""
         for number, place, path in self._host_uses.get(name, ()):
             step = steps.get(number, self._host_steps[number])
             other, array = member_at(value, path), step.arrays[place]

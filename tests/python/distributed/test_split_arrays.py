@@ -112,7 +112,6 @@ def test_saved_arrays_are_read_by_any_number_of_ranks(writers, readers, tmp_path
         ("lost", "no answer from rank 1 after 3 s"),
         ("other_kernel", "rank 1 runs kernel `shift_back`"),
         ("other_shape", "rank 1 runs all_reduce(sum) of 4 float64"),
-        ("captured", "kernel `shift` uses an array that is split over ranks: its launches cannot be captured"),
     ],
 )
 def test_a_diverging_rank_is_an_error(program, said, tmp_path):

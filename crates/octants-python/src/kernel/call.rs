@@ -356,7 +356,8 @@ impl Kernel {
         // and the specialization keep alive, and whose extents they report.
         let end = unsafe {
             if let Some(step) = &gathered.host_step {
-                let follows = gathered.follows.as_ref().map(|Follows { order, counters }| (order.as_deref(), &**counters));
+                let follows =
+                    gathered.follows.as_ref().map(|Follows { order, counters }| (order.as_deref(), &**counters));
                 let given = (&slots[..], &arrays[..]);
                 let noted = session.capture_host_launch(follows, &spec.code, given, (stream, caller), step.clone());
                 noted.map(|()| None)

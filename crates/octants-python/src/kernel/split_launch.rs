@@ -43,11 +43,7 @@ pub fn begin(
 pub type SplitObjects<'py> = SmallVec<[Bound<'py, PyAny>; 8]>;
 
 /// The split arrays of a launch with these arguments, in the order of the specialization.
-pub fn objects<'py>(
-    spec: &Specialization,
-    args: &[Bound<'py, PyAny>],
-    py: Python<'py>,
-) -> PyResult<SplitObjects<'py>> {
+pub fn objects<'py>(spec: &Specialization, args: &[Bound<'py, PyAny>], py: Python<'py>) -> PyResult<SplitObjects<'py>> {
     spec.split.iter().map(|array| array.object(args, py)).collect()
 }
 

@@ -403,7 +403,9 @@ impl<'a> Replay<'a> {
             }
             (Work::Fill { at, pattern, bytes, .. }, _) => PartWork::Fill { at: *at, pattern: *pattern, bytes: *bytes },
             (Work::Copy { at, from_at, bytes, .. }, _) => PartWork::Copy { to: *at, from: *from_at, bytes: *bytes },
-            (Work::Launch(_) | Work::Foreign(_) | Work::Host(_), _) => unreachable!("compiler bug: an invalid graph node"),
+            (Work::Launch(_) | Work::Foreign(_) | Work::Host(_), _) => {
+                unreachable!("compiler bug: an invalid graph node")
+            }
         }
     }
 
