@@ -79,7 +79,7 @@ def heat(captured):
 def fills_and_copies(captured):
     """They change rows of other ranks, and are steps of the graph."""
     x, y, z = (qd.ndarray(qd.i32, shape=(N,), split=0) for _ in range(3))
-    p = qd.ndarray(qd.i32, shape=(N,), split=0, halo=1, periodic=True)
+    p, q = (qd.ndarray(qd.i32, shape=(N,), split=0, halo=1, periodic=True) for _ in range(2))
 
     @qd.kernel
     def shift(x: qd.types.ndarray(), z: qd.types.ndarray()):
@@ -87,9 +87,10 @@ def fills_and_copies(captured):
             z[i] += x[i + 1]
 
     @qd.kernel
-    def grow(y: qd.types.ndarray()):
+    def grow(y: qd.types.ndarray(), q: qd.types.ndarray()):
         for i in y:
             y[i] = 2 * y[i] + i
+            q[i] = y[i] % 11
 
     @qd.kernel
     def around(p: qd.types.ndarray(), z: qd.types.ndarray()):
@@ -97,10 +98,10 @@ def fills_and_copies(captured):
             z[i] += p[(i - 1) % N] * 100 + p[(i + 1) % N]
 
     def step():
-        grow(y)
+        grow(y, q)
         x.copy_from(y)
         shift(x, z)
-        p.copy_from(y)
+        p.copy_from(q)
         around(p, z)
         x.fill(7)
         shift(x, z)
@@ -215,6 +216,7 @@ def updates(captured):
     run()
     scale.factor = 9 if captured else 3
     run()
+    scale.factor = 3
     if captured:
         run.graph.update(state=two)
         run.graph.launch()
@@ -261,14 +263,18 @@ def nested(captured):
 
 def conditions(captured):
     """A kernel with a loop whose condition its sums decide."""
-    x = qd.ndarray(qd.i32, shape=(N,), split=0)
+    x, y = (qd.ndarray(qd.i32, shape=(N,), split=0) for _ in range(2))
     left = qd.ndarray(qd.i32, shape=())
 
     @qd.kernel(graph=True)
-    def settle(x: qd.types.ndarray(), left: qd.types.ndarray(dtype=qd.i32, ndim=0)):
+    def settle(
+        x: qd.types.ndarray(), y: qd.types.ndarray(), left: qd.types.ndarray(dtype=qd.i32, ndim=0)
+    ):
         while qd.graph.do_while(left):
             for i in range(N - 1):
-                x[i] += x[i + 1] % 5 + 1
+                y[i] += x[i + 1] % 5 + 1
+            for i in x:
+                x[i] = 3 * y[i] + i
             left[()] -= 1
 
     @qd.kernel
@@ -277,14 +283,14 @@ def conditions(captured):
 
     def step():
         again(left, 3)
-        settle(x, left)
+        settle(x, y, left)
         again(left, 2)
-        settle(x, left)
+        settle(x, y, left)
 
     run = Step(captured, step)
     for _ in range(3):
         run()
-    return {"x": x.to_numpy()}
+    return {"x": x.to_numpy(), "y": y.to_numpy()}
 
 
 def gradients(captured):

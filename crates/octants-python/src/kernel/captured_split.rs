@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use octants_engine::Error;
 use octants_engine::runtime::{self, DispatchingCaller, HostArray};
 use pyo3::prelude::*;
 use smallvec::SmallVec;
@@ -63,25 +64,32 @@ impl CapturedSplit {
     fn make(&self, py: Python<'_>, stream: &runtime::Stream) -> PyResult<()> {
         let (spec, slots) = (&*self.spec, &self.slots);
         let arrays: SplitObjects<'_> = self.arrays.iter().map(|array| array.bind(py).clone()).collect();
-        let interpreter = Interpreter::held(py);
-        let end = if let Some(group) = DeviceGroup::led_by(self.program.serial) {
+        if let Some(group) = DeviceGroup::led_by(self.program.serial) {
             GroupLaunch::check_stream(spec, stream, py)?;
             let given = (&arrays, self.others.clone(), slots, &*self.hosts);
             let launch = GroupLaunch::with(group, spec, given, py)?;
+            let interpreter = Interpreter::held(py);
             // SAFETY: the graph keeps the specialization and the arguments of the capture, from which the slots were
             // filled.
-            unsafe { launch.launch(spec, (slots, &self.hosts), &interpreter) }
-        } else {
-            let launch = split_launch::launch(spec, &arrays, slots, &self.program, stream, py)?;
-            let dispatcher = SplitDispatcher::new(&interpreter, &launch);
-            let caller = DispatchingCaller { caller: &interpreter, dispatcher: &dispatcher };
-            let session = &self.program.session;
-            // SAFETY: as above.
-            unsafe { session.launch(&spec.code, slots, &self.hosts, Some(stream), &caller) }
-        };
-        if let Some(raised) = interpreter.take() {
-            return Err(raised);
+            let end = unsafe { launch.launch(spec, (slots, &self.hosts), &interpreter) };
+            return ended(py, interpreter, end);
         }
-        end.map(drop).map_err(|e| errors::from_engine(py, e))
+        let launch = split_launch::launch(spec, &arrays, slots, &self.program, stream, py)?;
+        let interpreter = Interpreter::held(py);
+        let dispatcher = SplitDispatcher::new(&interpreter, &launch);
+        let caller = DispatchingCaller { caller: &interpreter, dispatcher: &dispatcher };
+        let session = &self.program.session;
+        // SAFETY: as above.
+        let end = unsafe { session.launch(&spec.code, slots, &self.hosts, Some(stream), &caller) };
+        drop(dispatcher);
+        ended(py, interpreter, end)
+    }
+}
+
+/// The end of a launch. Objects of the launch may be dropped only afterwards, when this thread has the interpreter.
+fn ended<T>(py: Python<'_>, interpreter: Interpreter<'_, '_>, end: Result<T, Error>) -> PyResult<()> {
+    match interpreter.take() {
+        Some(raised) => Err(raised),
+        None => end.map(drop).map_err(|e| errors::from_engine(py, e)),
     }
 }
