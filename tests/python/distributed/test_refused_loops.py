@@ -152,8 +152,11 @@ def test_rows_wrap_around_in_periodic_arrays():
             assert around.to_numpy().tolist() == [1 + rounds * value for value in [7, 0, 1, 2, 3, 4, 5, 6]]
     with pytest.raises(qd.OctantsDistributedError, match="modulo 8 in an array with 9 rows"):
         by_constant(split(9, periodic=True), split(9))
-    with pytest.raises(qd.OctantsRuntimeError, match="launches cannot be captured"), qd.graph.capture():
+    with qd.graph.capture() as graph:
         shift(x, y)
+    x.from_numpy(np.arange(8, dtype=np.int32) * 2)
+    graph.launch()
+    assert y.to_numpy().tolist() == [2, 4, 6, 8, 10, 12, 14, 0]
 
 
 def test_ghost_rows_are_summed_after_stream_parallel_blocks():
