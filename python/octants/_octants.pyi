@@ -564,6 +564,7 @@ class Ndarray:
         of: Ndarray | None = None,
         first: int = 0,
         first_row: int | None = None,
+        axis: int = 0,
     ) -> Self: ...
     @property
     def _offset_in_memory(self) -> int:

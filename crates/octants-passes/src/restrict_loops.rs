@@ -3,7 +3,7 @@
 //! Two parameters are appended: the first row, and the row after the last one. A parallel loop that touches split
 //! arrays runs the iterations that own these rows: one of its axes is restricted. Other loops are unchanged.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use octants_diag::Diagnostic;
 use octants_ir::insert_code::rebuild_blocks;
@@ -15,7 +15,7 @@ use crate::split_loops::{SplitCode, SplitLoop, runs_in_parallel};
 ///
 /// # Errors
 /// Code that cannot run in parts.
-pub fn restrict_loops(kernel: &mut Kernel, split: &BTreeSet<BufferId>) -> Result<(), Box<Diagnostic>> {
+pub fn restrict_loops(kernel: &mut Kernel, split: &BTreeMap<BufferId, u32>) -> Result<(), Box<Diagnostic>> {
     let code = SplitCode::new(&kernel.buffers, &kernel.functions, split);
     code.check_serial(kernel)?;
     let mut loops = Vec::new();
@@ -49,7 +49,7 @@ pub fn restrict_loops(kernel: &mut Kernel, split: &BTreeSet<BufferId>) -> Result
 ///
 /// # Panics
 /// A task cannot run in parts: nothing after [`restrict_loops`] moves accesses into another loop.
-pub fn split_tasks(program: &Program, split: &BTreeSet<BufferId>) -> Vec<Option<SplitLoop>> {
+pub fn split_tasks(program: &Program, split: &BTreeMap<BufferId, u32>) -> Vec<Option<SplitLoop>> {
     let code = SplitCode::new(&program.buffers, &program.functions, split);
     let of_task = |body: &octants_ir::Body| {
         let root = body.block(body.root).iter();
@@ -64,7 +64,7 @@ pub fn split_tasks(program: &Program, split: &BTreeSet<BufferId>) -> Vec<Option<
 
 /// Unwraps row indices: `(i + 1) % n` becomes `i + 1`, a ghost row at the end of the array. Requires the split of each
 /// task, which cannot be derived afterwards.
-pub fn unwrap_rows(program: &mut Program, split: &BTreeSet<BufferId>) {
+pub fn unwrap_rows(program: &mut Program, split: &BTreeMap<BufferId, u32>) {
     if split.is_empty() {
         return;
     }
@@ -80,7 +80,7 @@ pub fn unwrap_rows(program: &mut Program, split: &BTreeSet<BufferId>) {
             }
             rebuild_blocks(body, |b, v| {
                 if let Some(&(axis, distance)) = wrapped.get(&v) {
-                    go_on(b, v, (at, axis), distance);
+                    go_on(b, v, (at, axis), distance, split);
                 }
                 b.place(v);
             });
@@ -88,15 +88,23 @@ pub fn unwrap_rows(program: &mut Program, split: &BTreeSet<BufferId>) {
     }
 }
 
-/// Replaces the first index of an address by the index of an axis plus a distance.
-fn go_on(b: &mut Builder, address: ValueId, (at, axis): (ValueId, u32), distance: i64) {
+/// Replaces the row of an address by the index of an axis plus a distance.
+fn go_on(
+    b: &mut Builder,
+    address: ValueId,
+    (at, axis): (ValueId, u32),
+    distance: i64,
+    split: &BTreeMap<BufferId, u32>,
+) {
     let Op::For(of) = &b.body.inst(at).op else { return };
     let ty = b.ty(of.dims[axis as usize].begin).clone();
     let index = b.push(Op::LoopIndex(at, axis), ty.clone());
     let distance = b.int(distance, ty.scalar().expect("compiler bug: an index is not a scalar"));
     let row = b.binary(BinaryOp::Add, index, distance);
-    if let Op::BufferAddr(_, indices) = &mut b.body.inst_mut(address).op {
-        indices[0] = row;
+    if let Op::BufferAddr(buffer, indices) = &mut b.body.inst_mut(address).op
+        && let Some(&axis) = split.get(buffer)
+    {
+        indices[axis as usize] = row;
     }
 }
 

@@ -312,7 +312,7 @@ impl<'py> Gathered<'py> {
             unwritable: view.unwritable(),
             host: view.host,
             gaps: view.has_gaps(),
-            split: view.split.is_some(),
+            split_axis: view.split_axis,
         });
         if view.original.is_some() {
             self.note_copy(&view, py);
@@ -346,7 +346,7 @@ impl<'py> Gathered<'py> {
         let contiguous = u64::from(m.strides.is_empty());
         let reach = Reach::of(m.extents, high - low) as u64;
         let shadows = u64::from(m.needs_grad) | u64::from(m.needs_dual) << 2;
-        let flags = contiguous | reach << 1 | shadows << 3 | u64::from(m.split) << 4;
+        let flags = contiguous | reach << 1 | shadows << 3 | u64::from(m.split_axis.map_or(0, |axis| axis + 1)) << 4;
         self.key.push(TAG_ARRAY | m.type_word | (m.extents.len() as u64) << 40 | flags << 48);
     }
 }
@@ -375,8 +375,8 @@ pub struct Memory<'a> {
     pub host: bool,
     /// Has gaps between its elements.
     pub gaps: bool,
-    /// Split over ranks.
-    pub split: bool,
+    /// The axis that is split over ranks.
+    pub split_axis: Option<u32>,
 }
 
 /// The error for a float when the options forbid floats as compile-time values.

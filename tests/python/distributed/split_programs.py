@@ -520,6 +520,65 @@ def elements(_):
     return {"before": before, "y": y.to_numpy(), "read": np.array([x[5, 1], y[4, 1], x[N - 1, 0]])}
 
 
+def other_axes(_):
+    """Arrays that are split along their second or third axis, beside others: stencils, sums, ghost sums, elements,
+    periodic rows and gathered rows."""
+    x = qd.field(qd.i32, shape=(M, N), split=1)
+    y = qd.ndarray(qd.i32, shape=(M, N), split="y")
+    v = qd.ndarray(qd.types.vector(2, qd.i64), shape=(3, M, N), split=2, halo=1)
+    w = qd.ndarray(qd.i32, shape=(N, M), split=0)
+    p = qd.ndarray(qd.i32, shape=(M, N), split=1, halo=1, periodic=True)
+    total = qd.field(qd.i32, shape=())
+    columns = qd.field(qd.i32, shape=M)
+
+    @qd.kernel
+    def run(y: qd.types.ndarray(), v: qd.types.ndarray(), w: qd.types.ndarray(), p: qd.types.ndarray()):
+        for i, j in x:
+            x[i, j] = i * 31 % 17 + j * j % 23
+        for i, j in qd.ndrange(M, (1, N - 1)):
+            y[i, j] = x[i, j - 1] + 2 * x[i, j + 1] + 100 * w[j, i]
+        for j in range(N):
+            for i in range(M):
+                w[j, i] += x[i, qd.min(j + 1, x.shape[1] - 1)] + i
+        for k, i, j in v:
+            v[k, i, j] = qd.Vector([x[i, j] * k, y[i, j] - w[j, i]], dt=qd.i64)
+        for i, j in x:
+            total[None] += x[i, j] * y[i, j] % 7
+            columns[i] += w[j, i]
+        for i, j in qd.ndrange(M, (1, N - 1)):
+            y[i, j - 1] += x[i, j]
+            y[i, j + 1] -= x[i, j] * 3
+        for i, j in p:
+            p[i, j] = y[i, j] % 97
+        for i, j in p:
+            x[i, j] = p[i, (j + 1) % p.shape[1]] - 5 * p[i, (j - 1) % p.shape[1]]
+
+    y.from_numpy(np.arange(M * N, dtype=np.int32).reshape(M, N) % 13)
+    w[4, 3] = 9
+    run(y, v, w, p)
+    y[2, N - 1] = 77
+    v[1, 2, 20] = [5, 6]
+    run(y, v, w, p)
+    rows = x.to_numpy(gather=False)
+    first, end = x.rows
+    assert (x.split, rows.shape) == (1, (M, end - first))
+    assert (rows == x.to_numpy()[:, first:end]).all()
+    copy = qd.field(qd.i32, shape=(M, N), split=1)
+    copy.from_numpy(rows, local=True)
+    again = qd.field(qd.i32, shape=(M, N), split=1)
+    again.copy_from(copy)
+    return {
+        "x": x.to_numpy(),
+        "y": y.to_numpy(),
+        "v": v.to_numpy(),
+        "w": w.to_numpy(),
+        "copy": again.to_numpy(),
+        "total": total.to_numpy(),
+        "columns": columns.to_numpy(),
+        "read": np.array([x[3, 5], y[2, N - 1]]),
+    }
+
+
 def collectives(_):
     """Arrays that each rank has."""
     ranks, me = qd.distributed.size(), qd.distributed.rank()
@@ -556,7 +615,9 @@ def save(folder):
     x.from_numpy(np.arange(N * M, dtype=np.float32).reshape(N, M))
     s = qd.field(qd.i32, shape=3)
     s.fill(9)
-    qd.distributed.save(folder / "state", x=x, s=s)
+    y = qd.ndarray(qd.f32, shape=(M, N), split=1)
+    y.from_numpy(np.arange(N * M, dtype=np.float32).reshape(M, N))
+    qd.distributed.save(folder / "state", x=x, s=s, y=y)
     return {}
 
 
@@ -564,8 +625,9 @@ def load(folder):
     """Reads them."""
     x = qd.ndarray(qd.f32, shape=(N, M), split=0)
     s = qd.field(qd.i32, shape=3)
-    qd.distributed.load(folder / "state", x=x, s=s)
-    return {"x": x.to_numpy(), "s": s.to_numpy()}
+    y = qd.ndarray(qd.f32, shape=(M, N), split=1)
+    qd.distributed.load(folder / "state", x=x, s=s, y=y)
+    return {"x": x.to_numpy(), "s": s.to_numpy(), "y": y.to_numpy()}
 
 
 PROGRAMS = (
@@ -587,6 +649,7 @@ PROGRAMS = (
     periodic_few_rows,
     structs,
     elements,
+    other_axes,
     collectives,
     save,
     load,

@@ -59,6 +59,7 @@ def test_saved_arrays_are_read_by_any_number_of_devices(writers, readers, tmp_pa
     loaded = results(split_programs.load, tmp_path, devices=readers)
     np.testing.assert_array_equal(loaded["x"], np.arange(37 * 11, dtype=np.float32).reshape(37, 11))
     assert (loaded["s"] == 9).all()
+    np.testing.assert_array_equal(loaded["y"], np.arange(37 * 11, dtype=np.float32).reshape(11, 37))
     assert len(list((tmp_path / "state").glob("rank-*.npz"))) == 1
 
 

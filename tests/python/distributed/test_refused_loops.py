@@ -306,7 +306,9 @@ def test_clamping_to_a_row_other_than_the_last_is_refused():
 
 def test_arrays_that_cannot_be_split_are_refused():
     for arguments, said in (
-        ({"shape": (4, 4), "split": 1}, "split=1: arrays can only be split along their first axis"),
+        ({"shape": (4, 4), "split": 2}, "split=2: must be the number of an axis, from 0 to 1"),
+        ({"shape": (4, 4), "split": "w"}, "split='w': must be the number of an axis"),
+        ({"shape": (4,), "split": True}, "split=True: must be the number of an axis"),
         ({"shape": (), "split": 0}, "a 0-dimensional array cannot be split"),
         ({"shape": (4,), "split": 0, "halo": -1}, "halo must be a number of rows"),
     ):

@@ -5,7 +5,7 @@ import pytest
 from run_ranks import MPIEXEC, run
 from split_gradients import check_gradients_of_rows
 
-PROGRAMS = ["heat", "several_loops", "sums", "vectors", "edges", "elements", "collectives"]
+PROGRAMS = ["heat", "several_loops", "sums", "vectors", "edges", "elements", "other_axes", "collectives"]
 PROGRAMS += [
     "resets",
     "large",
@@ -103,6 +103,7 @@ def test_saved_arrays_are_read_by_any_number_of_ranks(writers, readers, tmp_path
     loaded = results(readers, "load", tmp_path)
     np.testing.assert_array_equal(loaded["x"], np.arange(37 * 11, dtype=np.float32).reshape(37, 11))
     assert (loaded["s"] == 9).all()
+    np.testing.assert_array_equal(loaded["y"], np.arange(37 * 11, dtype=np.float32).reshape(11, 37))
     assert len(list((tmp_path / "state").glob("rank-*.npz"))) == writers
 
 
