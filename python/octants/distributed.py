@@ -28,8 +28,10 @@ from octants._distributed import saved_arrays, split_ndarrays
 from octants._distributed import world as _world
 from octants._distributed.array_ranges import check_memory, memory_of
 from octants._distributed.communicators import Exchange
+from octants._distributed.moved_rows import move_rows as _move_rows
 from octants._distributed.split_ndarrays import SplitNdarray
 from octants._distributed.split_structs import SplitStructField
+from octants._language.kernel_decorators import func
 from octants._language.ops import known_to_compiler
 from octants._streams.host_steps import HostStep, capturing_graph, form_of
 from octants._streams.streams import current_stream
@@ -43,12 +45,14 @@ __all__ = [
     "all_reduce",
     "assume_local",
     "barrier",
+    "block_of_row",
     "broadcast",
     "finalize",
     "init",
     "is_initialized",
     "load",
     "local_rank",
+    "move_rows",
     "rank",
     "recv",
     "rows_of_rank",
@@ -182,6 +186,26 @@ def send(array: Any, to: int, *, qd_stream: Any = None) -> None:
 def recv(array: Any, source: int, *, qd_stream: Any = None) -> None:
     """Sets a field, ndarray or numpy array to the elements that another rank sends. Involves these two ranks only."""
     _pass(array, source, False, qd_stream)
+
+
+def move_rows(owner: SplitNdarray, *arrays: SplitNdarray | SplitStructField) -> None:
+    """Moves rows of split arrays to other blocks: particles to the rank or device that has their cells.
+
+    `owner` is a split array of integers: for each row the number of the block that it is to be in, and a negative
+    number for an unused row. Rows of all `arrays` move together, and fill unused rows of their new block; the others
+    stay where they are. Afterwards, each used row of `owner` has the number of its own block, each other one -1.
+
+    Raises `OctantsDistributedError` on all ranks, before anything is moved, if a block has too few unused rows.
+    """
+    _move_rows(owner, arrays)
+
+
+@func
+def block_of_row(row: int, extent: int, blocks: int) -> int:
+    """The number of the block with a row, of an array with `extent` rows in `blocks` blocks: for kernels and Python. Not
+    collective.
+    """
+    return ((row + 1) * blocks - 1) // extent
 
 
 def save(folder: str | os.PathLike[str], **arrays: Any) -> None:

@@ -81,7 +81,7 @@ fn an_array_that_is_split_along_another_axis_follows_its_index_there() {
     // An array with rows along the first axis, and one along the second, are indexed by different variables.
     let mut kernel = self::kernel(&stencil(3));
     let error = restrict_loops(&mut kernel, &BTreeMap::from([(BufferId(0), 0), (BufferId(1), 1)])).unwrap_err();
-    assert!(error.message().contains("are indexed by a different loop variable"), "{error:?}");
+    assert!(error.message.contains("are indexed by a different loop variable"), "{error:?}");
 }
 
 /// `y[i + 2] += x[i]; y[i - 1] += x[i]` for i from 1 to 20, and `y[max(min(x[i], p1), p0)] += x[i]`.

@@ -83,6 +83,9 @@ class DevicesNdarray(SplitNdarray):
             part._local.fill(value)
         self.forget_ghosts()
 
+    def _blocks_here(self) -> list[tuple[int, SplitNdarray]]:
+        return list(enumerate(self._parts))
+
     def _locals(self) -> list[Any]:
         return [part._local for part in self._parts]
 

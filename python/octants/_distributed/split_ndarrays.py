@@ -46,7 +46,9 @@ def split_axis(split: int | str, axes: int) -> int:
     """The number of the axis that is split. Raises if the array has none with this number or name."""
     axis = _AXES.get(split) if isinstance(split, str) else split
     if isinstance(axis, bool) or not isinstance(axis, int) or not 0 <= axis < axes:
-        raise ValueError(f"split={split!r}: must be the number of an axis, from 0 to {axes - 1}, or one of {', '.join(_AXES)}")
+        raise ValueError(
+            f"split={split!r}: must be the number of an axis, from 0 to {axes - 1}, or one of {', '.join(_AXES)}"
+        )
     return axis
 
 
@@ -334,6 +336,10 @@ class SplitNdarray(_octants.Ndarray):
                 add_back(own, other)
         self.forget_ghosts()
         to.forget_ghosts()
+
+    def _blocks_here(self) -> list[tuple[int, SplitNdarray]]:
+        """The blocks of this process, with their numbers."""
+        return [(world().rank, self)]
 
     def _locals(self) -> list[Any]:
         """The memory of this rank, or of each device."""

@@ -136,8 +136,7 @@ class SplitPlan:
                 raise self._error(f"a row index is taken modulo {modulus} in an array with {array._extent} rows")
             if end is not None and end > array._extent:
                 raise self._error(
-                    f"row indices wrap around in a loop over rows up to {end - 1} "
-                    f"of an array with {array._extent} rows"
+                    f"row indices wrap around in a loop over rows up to {end - 1} of an array with {array._extent} rows"
                 )
         for halos, verb in ((task.reads, "read of"), (task.adds, "added to in")):
             for buffer, before, after in halos:
@@ -158,7 +157,9 @@ class SplitPlan:
 
     def _agree(self) -> None:
         """Raises on all ranks unless they launch the same kernel on arrays of the same shapes."""
-        shapes = {buffer: (array.shape, array.split, array.halo, array.periodic) for buffer, array in self._arrays.items()}
+        shapes = {
+            buffer: (array.shape, array.split, array.halo, array.periodic) for buffer, array in self._arrays.items()
+        }
         plan = [
             None if t is None else (t.reads, t.writes, t.adds, [(u[0], u[1], u[3]) for u in t.updates])
             for t in self._described

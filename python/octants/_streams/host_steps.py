@@ -45,5 +45,7 @@ def form_of(array: Any) -> str:
     if isinstance(array, np.ndarray):
         return f"a numpy array of {array.dtype} with shape {array.shape}"
     element = "".join(f"[{n}]" for n in getattr(array, "element_shape", ()))
-    kind = "an array" if not hasattr(array, "rows") else f"an array split along axis {array.split} with halo={array.halo}"
+    kind = (
+        "an array" if not hasattr(array, "rows") else f"an array split along axis {array.split} with halo={array.halo}"
+    )
     return f"{kind} of {array.dtype.name}{element} with shape {tuple(array.shape)}"

@@ -161,7 +161,7 @@ def bare(thing: Any) -> Any:
 def _in_memory(thing: Any) -> Any:
     """The rows of a split array that this process has, as an ndarray; any other object itself."""
     is_split = isinstance(thing, _octants.Ndarray) and not isinstance(thing, Ndarray)
-    return thing._local if is_split else thing  # type: ignore[attr-defined]
+    return thing._local if is_split else thing
 
 
 def _arrays(path: str, thing: Any, depth: int = 0) -> Iterator[tuple[str, Array]]:

@@ -267,9 +267,7 @@ def conditions(captured):
     left = qd.ndarray(qd.i32, shape=())
 
     @qd.kernel(graph=True)
-    def settle(
-        x: qd.types.ndarray(), y: qd.types.ndarray(), left: qd.types.ndarray(dtype=qd.i32, ndim=0)
-    ):
+    def settle(x: qd.types.ndarray(), y: qd.types.ndarray(), left: qd.types.ndarray(dtype=qd.i32, ndim=0)):
         while qd.graph.do_while(left):
             for i in range(N - 1):
                 y[i] += x[i + 1] % 5 + 1

@@ -464,6 +464,66 @@ def particles(_):
     return {"near": cells.near.to_numpy(), "seen": found, "mass": cells.mass.to_numpy()}
 
 
+def moving(_):
+    """Particles move to the blocks that have their cells, with fields of structs and an array of other axes."""
+    count, room = 90, 100
+    cells = qd.ndarray(qd.i32, shape=(N,), split=0, halo=1)
+    blocks = len(cells.blocks)
+    body = qd.types.struct(place=qd.f64, of=qd.types.vector(2, qd.i32))
+    bodies = body.field(shape=(blocks * room,), split=0, halo=0)
+    marks = qd.ndarray(qd.i32, shape=(3, blocks * room), split=1, halo=1)
+    owner = qd.ndarray(qd.i32, shape=(blocks * room,), split=0, halo=0)
+
+    @qd.kernel
+    def start():
+        for p in owner:
+            owner[p] = -1
+            if p < count:
+                bodies[p].place = (p * 37 % (4 * N)) / 4.0
+                bodies[p].of = qd.Vector([p, p % 7 - 3])
+                for k in range(3):
+                    marks[k, p] = 10 * p + k
+                owner[p] = qd.distributed.block_of_row(int(bodies[p].place), N, blocks)
+
+    @qd.kernel
+    def step(cells: qd.types.ndarray()):
+        for p in owner:
+            if owner[p] >= 0:
+                cells[qd.distributed.assume_local(cells, int(bodies[p].place))] += bodies[p].of[0] + 1
+        for p in owner:
+            if owner[p] >= 0:
+                bodies[p].place += bodies[p].of[1] * 0.75
+                if bodies[p].place < 0.0:
+                    bodies[p].place += N
+                if bodies[p].place >= N:
+                    bodies[p].place -= N
+                owner[p] = qd.distributed.block_of_row(int(bodies[p].place), N, blocks)
+
+    start()
+    qd.distributed.move_rows(owner, bodies, marks)
+    for _ in range(12):
+        step(cells)
+        qd.distributed.move_rows(owner, bodies, marks)
+    used, found = owner.to_numpy(), bodies.to_numpy()
+    (here,) = np.nonzero(used >= 0)
+    assert len(here) == count
+    assert (used[here] == here // room).all()
+    order = here[np.argsort(found["of"][here, 0])]
+    if blocks > 1:
+        owner.fill(0)
+        with np.testing.assert_raises_regex(qd.OctantsDistributedError, "block 0 has room for 0 rows"):
+            qd.distributed.move_rows(owner, bodies)
+        owner.fill(blocks)
+        with np.testing.assert_raises_regex(qd.OctantsDistributedError, f"there are only {blocks} blocks"):
+            qd.distributed.move_rows(owner, bodies)
+    return {
+        "cells": cells.to_numpy(),
+        "place": found["place"][order],
+        "of": found["of"][order],
+        "marks": marks.to_numpy()[:, order],
+    }
+
+
 def structs(_):
     """A field of structs, with a struct as a member, and fields of vectors and matrices by their constructors."""
     inner = qd.types.struct(mass=qd.f32, count=qd.i32)
@@ -645,6 +705,7 @@ PROGRAMS = (
     gradients,
     gradients_of_rows,
     particles,
+    moving,
     periodic,
     periodic_few_rows,
     structs,

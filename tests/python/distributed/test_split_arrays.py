@@ -14,6 +14,7 @@ PROGRAMS += [
     "row_sums",
     "few_rows",
     "particles",
+    "moving",
     "periodic",
     "periodic_few_rows",
 ]
