@@ -16,7 +16,7 @@ use crate::buffer::Buffer;
 use crate::cores::{DeviceCore, StreamCore};
 use crate::driver::{DevicePtr, EventHandle, GraphHandle, StreamHandle};
 use crate::error::{ErrorKind, Result};
-use crate::host_step::{HostStep, HostWork};
+use crate::host_step::{HostStep, HostWork, UsedBuffers};
 use crate::kernel::LoadedKernel;
 use crate::nesting::{self, capture_refusal};
 use crate::pattern::Pattern;
@@ -108,7 +108,7 @@ pub(crate) struct CapturedLaunch {
     pub(crate) args: Box<[u64]>,
     pub(crate) arrays: Box<[HostArray]>,
     /// Buffers that its arguments name, and whether it writes to them.
-    pub(crate) buffers: Box<[(Buffer, bool)]>,
+    pub(crate) buffers: UsedBuffers,
     /// It uses memory of the host that is not among `arrays`.
     pub(crate) foreign: bool,
     /// Memory that is allocated for each run of the launch.
@@ -347,7 +347,7 @@ impl Capture {
         stream: &Arc<StreamCore>,
         kernel: &LoadedKernel,
         (args, arrays): (&[u64], &[HostArray]),
-    ) -> Result<(Box<[(Buffer, bool)]>, bool)> {
+    ) -> Result<(UsedBuffers, bool)> {
         self.check(&stream.device, "stream")?;
         self.check(&kernel.core, "kernel")?;
         if !kernel.meta.result.is_empty() {

@@ -10,6 +10,9 @@ use crate::kernel::LoadedKernel;
 /// A step that the caller of [`crate::Stream::launch_graph_with`] performs. The runtime does not know what it is.
 pub type HostStep = dyn Any + Send + Sync;
 
+/// Buffers that a step uses, and whether it writes to them.
+pub(crate) type UsedBuffers = Box<[(Buffer, bool)]>;
+
 /// A recorded step of the host.
 pub(crate) struct HostWork {
     /// The kernel, or the operation.
@@ -20,7 +23,7 @@ pub(crate) struct HostWork {
     /// The launch that it makes, and its arguments.
     pub(crate) launch: Option<(LoadedKernel, Box<[u64]>)>,
     /// Buffers that it uses, and whether it writes to them.
-    pub(crate) buffers: Box<[(Buffer, bool)]>,
+    pub(crate) buffers: UsedBuffers,
 }
 
 impl HostWork {
