@@ -3,11 +3,11 @@
 //! Two parameters are appended: the first row, and the row after the last one. A parallel loop that touches split
 //! arrays runs the iterations that own these rows: one of its axes is restricted. Other loops are unchanged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use octants_diag::Diagnostic;
 use octants_ir::insert_code::rebuild_blocks;
-use octants_ir::{BinaryOp, BufferId, Builder, Kernel, Op, Param, Program, Range, Scalar, Type, ValueId};
+use octants_ir::{BinaryOp, Body, BufferId, Builder, Kernel, Op, Param, Program, Range, Scalar, Type, ValueId};
 
 use crate::split_loops::{SplitCode, SplitLoop, runs_in_parallel};
 
@@ -36,6 +36,7 @@ pub fn restrict_loops(kernel: &mut Kernel, split: &BTreeMap<BufferId, u32>) -> R
     for name in ["first row", "end of rows"] {
         kernel.params.push(Param { name: name.into(), ty: Type::I32 });
     }
+    loops.iter().for_each(|(at, _)| number_draws(&mut kernel.body, *at));
     rebuild_blocks(&mut kernel.body, |b, v| {
         if let Some((_, found)) = loops.iter().find(|(at, _)| *at == v) {
             restrict(b, v, found, first);
@@ -43,6 +44,60 @@ pub fn restrict_loops(kernel: &mut Kernel, split: &BTreeMap<BufferId, u32>) -> R
         b.place(v);
     });
     Ok(())
+}
+
+/// Makes the random numbers of a loop those of its iterations, whichever of them a rank runs: each draw names the
+/// iteration, and the number of words that the iteration has drawn so far. To be called before the loop is cut.
+fn number_draws(body: &mut Body, at: ValueId) {
+    let Op::For(of) = &body.inst(at).op else { return };
+    let (inside, dims) = (of.body, of.dims.clone());
+    let mut draws = HashSet::new();
+    body.visit(inside, &mut |v, inst| _ = (inst.op == Op::Random).then(|| draws.insert(v)));
+    if draws.is_empty() {
+        return;
+    }
+    let drawn = body.add_local("drawn", Type::I32);
+    let mut b = Builder::new();
+    b.body = std::mem::take(body);
+    let code = std::mem::take(&mut b.body.blocks[inside.index()]);
+    b.set_cursor(inside);
+    let iteration = linear_index(&mut b, at, &dims);
+    let zero = b.int(0, Scalar::I32);
+    b.store_local(drawn, zero);
+    b.body.blocks[inside.index()].extend(code);
+    *body = b.body;
+    rebuild_blocks(body, |b, v| {
+        if draws.contains(&v) {
+            let is_wide = b.ty(v).scalar().is_some_and(|s| s.bits() == 64);
+            let mut word = b.load_local(drawn);
+            if is_wide {
+                // Two words of one block of the generator.
+                let (one, even) = (b.int(1, Scalar::I32), b.int(-2, Scalar::I32));
+                let above = b.binary(BinaryOp::Add, word, one);
+                word = b.binary(BinaryOp::And, above, even);
+            }
+            let words = b.int(if is_wide { 2 } else { 1 }, Scalar::I32);
+            let next = b.binary(BinaryOp::Add, word, words);
+            b.store_local(drawn, next);
+            b.body.inst_mut(v).op = Op::RandomAt(iteration, word);
+        }
+        b.place(v);
+    });
+}
+
+/// The number of an iteration of a loop that has not been cut, an i64: the last axis varies fastest.
+fn linear_index(b: &mut Builder, at: ValueId, dims: &[Range]) -> ValueId {
+    let mut linear = b.int(0, Scalar::I64);
+    for (axis, &Range { begin, end }) in (0..).zip(dims) {
+        let ty = b.ty(begin).clone();
+        let index = b.push(Op::LoopIndex(at, axis), ty);
+        let wide = |b: &mut Builder, v| if b.ty(v).scalar() == Some(Scalar::I64) { v } else { b.cast(v, Scalar::I64) };
+        let [index, begin, end] = [index, begin, end].map(|v| wide(b, v));
+        let (place, extent) = (b.binary(BinaryOp::Sub, index, begin), b.binary(BinaryOp::Sub, end, begin));
+        let before = b.binary(BinaryOp::Mul, linear, extent);
+        linear = b.binary(BinaryOp::Add, before, place);
+    }
+    linear
 }
 
 /// How each task of a program runs whose loops were cut.

@@ -283,12 +283,6 @@ impl<'a> SplitCode<'a> {
         }
         let used = used_values(body, of);
         body.visit(of.body, &mut |v, inst| {
-            if matches!(inst.op.effect(), Effect::Draw) && refused.is_ok() {
-                let text =
-                    "random numbers are not supported in a loop over a split array: each rank would draw the same ones";
-                refused = Err(Diagnostic::new(Code::Compilation, inst.span, text)
-                    .with_hint("compute them from the index, or fill the array from Python"));
-            }
             self.touched(body, inst, &mut |buffer, index, update| {
                 let is_split = self.split.contains_key(&buffer);
                 if let (true, Some(index)) = (is_split, index) {

@@ -639,6 +639,36 @@ def other_axes(_):
     }
 
 
+def random_numbers(_):
+    """Iterations draw the numbers that they draw in loops over arrays that are not split."""
+
+    @qd.kernel
+    def draw(x: qd.types.ndarray(), y: qd.types.ndarray(), z: qd.types.ndarray()):
+        for i, j in x:
+            x[i, j] = qd.random(qd.i32) % 1000
+            if x[i, j] % 2 == 0:
+                x[i, j] += 10 * (qd.random(qd.i32) % 100)
+        for i in range(1, N - 1):
+            total = 0.0
+            for _ in range(i % 5):
+                total += qd.random(qd.f64)
+            y[i] = total + x[i - 1, 0] * qd.random(qd.f32) + x[i + 1, 1]
+        for j, i in z:
+            z[j, i] = qd.random(qd.u64) + qd.cast(x[i, j], qd.u64)
+
+    found = {}
+    for name, options in (("", {}), ("1", {"split": 0})):
+        second = {"split": 1} if options else {}
+        qd.sync()
+        x = qd.ndarray(qd.i32, shape=(N, M), **options)
+        y = qd.ndarray(qd.f64, shape=(N,), **options)
+        z = qd.ndarray(qd.u64, shape=(M, N), **second)
+        draw(x, y, z)
+        draw(x, y, z)
+        found |= {f"{key}{name}": array.to_numpy() for key, array in (("x", x), ("y", y), ("z", z))}
+    return found
+
+
 def collectives(_):
     """Arrays that each rank has."""
     ranks, me = qd.distributed.size(), qd.distributed.rank()
@@ -711,6 +741,7 @@ PROGRAMS = (
     structs,
     elements,
     other_axes,
+    random_numbers,
     collectives,
     save,
     load,

@@ -171,6 +171,32 @@ def test_random_numbers_match_those_of_one_device():
     np.testing.assert_array_equal(draw(3), draw(1))
 
 
+@pytest.mark.parametrize("options", [{}, {"cpu_streams": True}, {"cpu_separate_memory": True}])
+@pytest.mark.parametrize("devices", [1, 3])
+def test_iterations_draw_the_numbers_of_loops_over_other_arrays(devices, options):
+    def draw(split):
+        qd.init(arch=qd.cpu, devices=devices, random_seed=11, **options)
+        x = qd.ndarray(qd.f64, shape=(N, 3), **split)
+        y = qd.ndarray(qd.i32, shape=(N,), **split)
+
+        @qd.kernel
+        def run(x: qd.types.ndarray(), y: qd.types.ndarray()):
+            for i, j in qd.ndrange((1, N), 3):
+                x[i, j] = qd.random(qd.f32)
+                for _ in range(i % 3):
+                    x[i, j] += qd.random(qd.f64)
+            for i in range(1, N - 1):
+                y[i] = qd.random(qd.i32) % 100 + int(10 * (x[i - 1, 0] + x[i + 1, 2]))
+
+        run(x, y)
+        run(x, y)
+        return x.to_numpy(), y.to_numpy()
+
+    for found, expected in zip(draw({"split": 0}), draw({}), strict=True):
+        assert len(np.unique(expected)) > N // 2
+        np.testing.assert_array_equal(found, expected)
+
+
 def test_captured_arrays_and_their_local_rows():
     def deposit(devices):
         qd.init(arch=qd.cpu, devices=devices)

@@ -255,15 +255,6 @@ def test_other_arrays_are_not_written():
     assert "`y` is written in a loop over a split array, but is not split itself" in text
 
 
-def test_random_numbers_are_refused():
-    @qd.kernel
-    def noise(x: qd.types.ndarray()):
-        for i in x:
-            x[i] = qd.random(qd.i32)
-
-    assert "random numbers are not supported in a loop over a split array" in refused(noise, split(8))
-
-
 def test_old_values_of_sums_are_refused():
     @qd.kernel
     def compact(x: qd.types.ndarray(), n: qd.types.ndarray(), y: qd.types.ndarray()):

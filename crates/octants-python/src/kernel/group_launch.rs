@@ -311,7 +311,7 @@ struct Lender<'a> {
 }
 
 impl Dispatcher for Lender<'_> {
-    fn dispatch(&self, _: usize, _: &mut dyn FnMut(i32, i32) -> RuntimeResult<()>) -> RuntimeResult<()> {
+    fn dispatch(&self, _: usize, _: Draw, _: &mut dyn FnMut(i32, i32) -> RuntimeResult<()>) -> RuntimeResult<()> {
         Err(not_lent().into())
     }
 
@@ -334,7 +334,12 @@ impl<L: HoldLater + ?Sized> Conductor<'_, '_, '_, '_, L> {
 }
 
 impl<L: HoldLater + ?Sized> Dispatcher for Conductor<'_, '_, '_, '_, L> {
-    fn dispatch(&self, task: usize, run: &mut dyn FnMut(i32, i32) -> RuntimeResult<()>) -> RuntimeResult<()> {
+    fn dispatch(
+        &self,
+        task: usize,
+        draw: Draw,
+        run: &mut dyn FnMut(i32, i32) -> RuntimeResult<()>,
+    ) -> RuntimeResult<()> {
         self.others().try_for_each(|open| open.finish_on_host())?;
         // As a launch of a rank that is a process, for all devices at each step.
         for method in ["begin_task", "finish_exchange", "end_task"] {
@@ -345,8 +350,8 @@ impl<L: HoldLater + ?Sized> Dispatcher for Conductor<'_, '_, '_, '_, L> {
                 run(first, end)?;
             }
             for (open, ranges) in self.others().zip(rows) {
-                for (first, end) in ranges {
-                    open.run_rows(task, first, end)?;
+                for rows in ranges {
+                    open.run_rows(task, draw, rows)?;
                 }
             }
         }
