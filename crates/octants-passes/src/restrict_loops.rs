@@ -91,8 +91,7 @@ fn linear_index(b: &mut Builder, at: ValueId, dims: &[Range]) -> ValueId {
     for (axis, &Range { begin, end }) in (0..).zip(dims) {
         let ty = b.ty(begin).clone();
         let index = b.push(Op::LoopIndex(at, axis), ty);
-        let wide = |b: &mut Builder, v| if b.ty(v).scalar() == Some(Scalar::I64) { v } else { b.cast(v, Scalar::I64) };
-        let [index, begin, end] = [index, begin, end].map(|v| wide(b, v));
+        let [index, begin, end] = [index, begin, end].map(|v| b.cast(v, Scalar::I64));
         let (place, extent) = (b.binary(BinaryOp::Sub, index, begin), b.binary(BinaryOp::Sub, end, begin));
         let before = b.binary(BinaryOp::Mul, linear, extent);
         linear = b.binary(BinaryOp::Add, before, place);

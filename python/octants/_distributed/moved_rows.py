@@ -145,8 +145,17 @@ def _scalars(array: SplitNdarray) -> int:
     return math.prod(array._local.shape[1:]) * math.prod(array.element_shape)
 
 
-def _view(array: SplitNdarray) -> _octants.ElementView:
-    """The rows that a block owns, as a table of scalars."""
+def _on_host(array: SplitNdarray) -> Array | None:
+    """The rows that a block owns as a table of scalars, if they are in the host's memory."""
+    memory = array._range(*array.rows)
+    if not memory.on_host:
+        return None
+    array._local.buffer.wait()
+    return memory.numpy().reshape(-1, _scalars(array))
+
+
+def _on_device(array: SplitNdarray) -> _octants.ElementView:
+    """The same for kernels."""
     local, bytes_ = array._local, array.dtype.nbytes
     scalars = _scalars(array)
     first = local._offset_in_memory + array.halo * scalars * bytes_
@@ -167,9 +176,13 @@ def _take(block: _Block, to: int) -> list[Array]:
         return [np.zeros((0, _scalars(array)), array.dtype.numpy) for array in block.arrays]
     taken = []
     for array in block.arrays:
+        table = _on_host(array)
+        if table is not None:
+            taken.append(table[rows])
+            continue
         with _octants.on_program(array._local._serial):
             made = make_ndarray(array.dtype, (len(rows), _scalars(array)))
-            take_rows(array.dtype)(made, _view(array), _indices(rows))
+            take_rows(array.dtype)(made, _on_device(array), _indices(rows))
             taken.append(np.ascontiguousarray(made.to_numpy()))
     return taken
 
@@ -179,8 +192,11 @@ def _put(block: _Block, arrived: list[list[Array]]) -> None:
     free = block.free()
     for place, array in enumerate(block.arrays):
         values = np.concatenate([rows[place] for rows in arrived])
-        if values.size:
+        table = _on_host(array) if values.size else None
+        if table is not None:
+            table[free[: len(values)]] = values
+        elif values.size:
             with _octants.on_program(array._local._serial):
                 given = make_ndarray(array.dtype, values.shape)
                 given.from_numpy(values)
-                put_rows(array.dtype)(_view(array), given, _indices(free[: len(values)]))
+                put_rows(array.dtype)(_on_device(array), given, _indices(free[: len(values)]))

@@ -5,7 +5,17 @@ import pytest
 from run_ranks import MPIEXEC, run
 from split_gradients import check_gradients_of_rows
 
-PROGRAMS = ["heat", "several_loops", "sums", "vectors", "edges", "elements", "other_axes", "random_numbers", "collectives"]
+PROGRAMS = [
+    "heat",
+    "several_loops",
+    "sums",
+    "vectors",
+    "edges",
+    "elements",
+    "other_axes",
+    "random_numbers",
+    "collectives",
+]
 PROGRAMS += [
     "resets",
     "large",
