@@ -84,6 +84,28 @@ fn an_array_that_is_split_along_another_axis_follows_its_index_there() {
     assert!(error.message.contains("are indexed by a different loop variable"), "{error:?}");
 }
 
+#[test]
+fn draws_name_the_iteration_of_the_whole_loop() {
+    let body = "    %0: i32 = const 2
+    %1: i32 = const 20
+    %2: i32 = const 0
+    %3 = for [%0..%1, %2..%1] parallel {
+      %4: i32 = loop_index %3, 0
+      %5: i32 = loop_index %3, 1
+      %6: f64 = random
+      %7: f32 = cast %6
+      %8: ref f32 = buffer_addr @0[%4, %5]
+      store %8, %7
+    }
+";
+    let mut kernel = kernel(body);
+    restrict_loops(&mut kernel, &split()).unwrap();
+    let text = kernel.to_string();
+    assert!(text.contains("= random_at "), "{text}");
+    assert!(!text.contains("= random\n"), "{text}");
+    assert!(split_tasks(&offload(kernel), &split())[0].is_some());
+}
+
 /// `y[i + 2] += x[i]; y[i - 1] += x[i]` for i from 1 to 20, and `y[max(min(x[i], p1), p0)] += x[i]`.
 fn scatter() -> Kernel {
     let body = "    %0: i32 = const 1

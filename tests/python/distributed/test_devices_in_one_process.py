@@ -274,6 +274,27 @@ def test_gradients(program, options, tmp_path):
             np.testing.assert_allclose(several[name], one[name], rtol=1e-10, atol=1e-12, err_msg=name)
 
 
+@pytest.mark.parametrize("devices", [1, 3])
+def test_gradients_along_another_axis(devices):
+    qd.init(arch=qd.cpu, devices=devices)
+    x = qd.field(qd.f64, shape=(3, N), split=1, needs_grad=True)
+    loss = qd.field(qd.f64, shape=(), needs_grad=True)
+
+    @qd.kernel
+    def energy():
+        for k, i in qd.ndrange(3, (1, N - 1)):
+            loss[None] += x[k, i - 1] * x[k, i + 1] * (k + 1)
+
+    values = np.arange(3.0 * N).reshape(3, N) % 7
+    x.from_numpy(values)
+    with qd.ad.Tape(loss):
+        energy()
+    expected = np.zeros((3, N))
+    expected[:, :-2] += values[:, 2:]
+    expected[:, 2:] += values[:, :-2]
+    assert (x.grad.to_numpy() == expected * np.array([[1], [2], [3]])).all()
+
+
 def test_split_arrays_of_another_device_group_are_refused():
     qd.init(arch=qd.cpu, devices=2)
     x, y = make(), make()
