@@ -649,7 +649,7 @@ def random_numbers(_):
             if x[i, j] % 2 == 0:
                 x[i, j] += 10 * (qd.random(qd.i32) % 100)
         for i in range(1, N - 1):
-            total = 0.0
+            total = qd.cast(0.0, qd.f64)
             for _ in range(i % 5):
                 total += qd.random(qd.f64)
             y[i] = total + x[i - 1, 0] * qd.random(qd.f32) + x[i + 1, 1]
