@@ -207,6 +207,9 @@ def end_host_work() -> None:
 def capturing() -> bool:
     """Whether this thread records its launches for a graph."""
 
+def uncaptured(function: Callable[[], Any]) -> Any:
+    """Calls a function as if this thread captured nothing."""
+
 @final
 class CapturedGraph:
     """Recorded launches, during or after the capture."""
@@ -230,6 +233,20 @@ class CapturedGraph:
 
     def add_foreign(self, handle: int, holder: Any, stream: Any = None) -> None:
         """Records a graph of another library, by its handle, on a stream, and keeps its owner alive."""
+
+    def add_host_step(
+        self, name: str, collective: str | None, function: Callable[[Stream], Any], stream: Any = None
+    ) -> None:
+        """Records a step that calls a function with the stream of the graph's launch, at each launch. `collective` is
+        what all ranks do together there."""
+
+    def exchange_host_step(
+        self, step: int, name: str, collective: str | None, function: Callable[[Stream], Any]
+    ) -> None:
+        """Replaces a step that `add_host_step` recorded."""
+
+    def collectives(self) -> list[str]:
+        """What all ranks do together at the host's steps, in order."""
 
     def noted_steps(self) -> int:
         """The number of steps recorded so far, by all threads."""
@@ -547,6 +564,7 @@ class Ndarray:
         of: Ndarray | None = None,
         first: int = 0,
         first_row: int | None = None,
+        axis: int = 0,
     ) -> Self: ...
     @property
     def _offset_in_memory(self) -> int:

@@ -6,7 +6,7 @@
 //! code. The key of the IR is derived by `Hash`, which covers every member of every type. Spans are the one exception:
 //! a comment above a kernel changes no code.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -78,7 +78,7 @@ pub(crate) struct Ingredients<'a> {
     /// The options of the schedule.
     pub schedule_options: &'a ScheduleOptions,
     /// The arrays that are split over ranks.
-    pub split: &'a BTreeSet<BufferId>,
+    pub split: &'a BTreeMap<BufferId, u32>,
 }
 
 impl ArtifactCache {
@@ -322,7 +322,7 @@ program k -> f32 {
         (options, schedule_options): (&CodegenOptions, &ScheduleOptions),
         target: &CodeTarget,
     ) -> String {
-        split_key(generator, (program, sources), (options, schedule_options), target, &BTreeSet::new())
+        split_key(generator, (program, sources), (options, schedule_options), target, &BTreeMap::new())
     }
 
     fn split_key(
@@ -330,7 +330,7 @@ program k -> f32 {
         (program, sources): (&Program, &Sources),
         (options, schedule_options): (&CodegenOptions, &ScheduleOptions),
         target: &CodeTarget,
-        split: &BTreeSet<BufferId>,
+        split: &BTreeMap<BufferId, u32>,
     ) -> String {
         let from = Ingredients { program, sources, defined_at: None, options, schedule_options, split };
         key_after(common_part(generator, target, &options.device_library), &from).to_string()
@@ -430,7 +430,7 @@ program k -> f32 {
         }
 
         let asked = (&options, &ScheduleOptions::default());
-        let split = BTreeSet::from([BufferId(0)]);
+        let split = BTreeMap::from([(BufferId(0), 0)]);
         add("split arrays", split_key("a generator", (&program, &places), asked, &host, &split));
         add("code generator", generated_key("another generator", &program, &places, asked, &host));
         add("triple", key(&program, &places, &options, &device("t", "c", "f")));

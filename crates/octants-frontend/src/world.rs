@@ -179,8 +179,8 @@ pub struct NdarrayDesc {
     /// The parameter's annotation requests a view: a range of the array in its attribute `arr`, starting at the element
     /// in its attribute `offset`.
     pub is_view: bool,
-    /// Its first axis is distributed over ranks: this process has some of its rows.
-    pub is_split: bool,
+    /// The axis that is distributed over ranks: this process has some of its rows.
+    pub split_axis: Option<u32>,
 }
 
 impl NdarrayDesc {

@@ -3,11 +3,11 @@
 //! Two parameters are appended: the first row, and the row after the last one. A parallel loop that touches split
 //! arrays runs the iterations that own these rows: one of its axes is restricted. Other loops are unchanged.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, HashSet};
 
 use octants_diag::Diagnostic;
 use octants_ir::insert_code::rebuild_blocks;
-use octants_ir::{BinaryOp, BufferId, Builder, Kernel, Op, Param, Program, Range, Scalar, Type, ValueId};
+use octants_ir::{BinaryOp, Body, BufferId, Builder, Kernel, Op, Param, Program, Range, Scalar, Type, ValueId};
 
 use crate::split_loops::{SplitCode, SplitLoop, runs_in_parallel};
 
@@ -15,7 +15,7 @@ use crate::split_loops::{SplitCode, SplitLoop, runs_in_parallel};
 ///
 /// # Errors
 /// Code that cannot run in parts.
-pub fn restrict_loops(kernel: &mut Kernel, split: &BTreeSet<BufferId>) -> Result<(), Box<Diagnostic>> {
+pub fn restrict_loops(kernel: &mut Kernel, split: &BTreeMap<BufferId, u32>) -> Result<(), Box<Diagnostic>> {
     let code = SplitCode::new(&kernel.buffers, &kernel.functions, split);
     code.check_serial(kernel)?;
     let mut loops = Vec::new();
@@ -36,6 +36,7 @@ pub fn restrict_loops(kernel: &mut Kernel, split: &BTreeSet<BufferId>) -> Result
     for name in ["first row", "end of rows"] {
         kernel.params.push(Param { name: name.into(), ty: Type::I32 });
     }
+    loops.iter().for_each(|(at, _)| number_draws(&mut kernel.body, *at));
     rebuild_blocks(&mut kernel.body, |b, v| {
         if let Some((_, found)) = loops.iter().find(|(at, _)| *at == v) {
             restrict(b, v, found, first);
@@ -45,11 +46,64 @@ pub fn restrict_loops(kernel: &mut Kernel, split: &BTreeSet<BufferId>) -> Result
     Ok(())
 }
 
+/// Makes the random numbers of a loop those of its iterations, whichever of them a rank runs: each draw names the
+/// iteration, and the number of words that the iteration has drawn so far. To be called before the loop is cut.
+fn number_draws(body: &mut Body, at: ValueId) {
+    let Op::For(of) = &body.inst(at).op else { return };
+    let (inside, dims) = (of.body, of.dims.clone());
+    let mut draws = HashSet::new();
+    body.visit(inside, &mut |v, inst| _ = (inst.op == Op::Random).then(|| draws.insert(v)));
+    if draws.is_empty() {
+        return;
+    }
+    let drawn = body.add_local("drawn", Type::I32);
+    let mut b = Builder::new();
+    b.body = std::mem::take(body);
+    let code = std::mem::take(&mut b.body.blocks[inside.index()]);
+    b.set_cursor(inside);
+    let iteration = linear_index(&mut b, at, &dims);
+    let zero = b.int(0, Scalar::I32);
+    b.store_local(drawn, zero);
+    b.body.blocks[inside.index()].extend(code);
+    *body = b.body;
+    rebuild_blocks(body, |b, v| {
+        if draws.contains(&v) {
+            let is_wide = b.ty(v).scalar().is_some_and(|s| s.bits() == 64);
+            let mut word = b.load_local(drawn);
+            if is_wide {
+                // Two words of one block of the generator.
+                let (one, even) = (b.int(1, Scalar::I32), b.int(-2, Scalar::I32));
+                let above = b.binary(BinaryOp::Add, word, one);
+                word = b.binary(BinaryOp::And, above, even);
+            }
+            let words = b.int(if is_wide { 2 } else { 1 }, Scalar::I32);
+            let next = b.binary(BinaryOp::Add, word, words);
+            b.store_local(drawn, next);
+            b.body.inst_mut(v).op = Op::RandomAt(iteration, word);
+        }
+        b.place(v);
+    });
+}
+
+/// The number of an iteration of a loop that has not been cut, an i64: the last axis varies fastest.
+fn linear_index(b: &mut Builder, at: ValueId, dims: &[Range]) -> ValueId {
+    let mut linear = b.int(0, Scalar::I64);
+    for (axis, &Range { begin, end }) in (0..).zip(dims) {
+        let ty = b.ty(begin).clone();
+        let index = b.push(Op::LoopIndex(at, axis), ty);
+        let [index, begin, end] = [index, begin, end].map(|v| b.cast(v, Scalar::I64));
+        let (place, extent) = (b.binary(BinaryOp::Sub, index, begin), b.binary(BinaryOp::Sub, end, begin));
+        let before = b.binary(BinaryOp::Mul, linear, extent);
+        linear = b.binary(BinaryOp::Add, before, place);
+    }
+    linear
+}
+
 /// How each task of a program runs whose loops were cut.
 ///
 /// # Panics
 /// A task cannot run in parts: nothing after [`restrict_loops`] moves accesses into another loop.
-pub fn split_tasks(program: &Program, split: &BTreeSet<BufferId>) -> Vec<Option<SplitLoop>> {
+pub fn split_tasks(program: &Program, split: &BTreeMap<BufferId, u32>) -> Vec<Option<SplitLoop>> {
     let code = SplitCode::new(&program.buffers, &program.functions, split);
     let of_task = |body: &octants_ir::Body| {
         let root = body.block(body.root).iter();
@@ -64,7 +118,7 @@ pub fn split_tasks(program: &Program, split: &BTreeSet<BufferId>) -> Vec<Option<
 
 /// Unwraps row indices: `(i + 1) % n` becomes `i + 1`, a ghost row at the end of the array. Requires the split of each
 /// task, which cannot be derived afterwards.
-pub fn unwrap_rows(program: &mut Program, split: &BTreeSet<BufferId>) {
+pub fn unwrap_rows(program: &mut Program, split: &BTreeMap<BufferId, u32>) {
     if split.is_empty() {
         return;
     }
@@ -80,7 +134,7 @@ pub fn unwrap_rows(program: &mut Program, split: &BTreeSet<BufferId>) {
             }
             rebuild_blocks(body, |b, v| {
                 if let Some(&(axis, distance)) = wrapped.get(&v) {
-                    go_on(b, v, (at, axis), distance);
+                    go_on(b, v, (at, axis), distance, split);
                 }
                 b.place(v);
             });
@@ -88,15 +142,23 @@ pub fn unwrap_rows(program: &mut Program, split: &BTreeSet<BufferId>) {
     }
 }
 
-/// Replaces the first index of an address by the index of an axis plus a distance.
-fn go_on(b: &mut Builder, address: ValueId, (at, axis): (ValueId, u32), distance: i64) {
+/// Replaces the row of an address by the index of an axis plus a distance.
+fn go_on(
+    b: &mut Builder,
+    address: ValueId,
+    (at, axis): (ValueId, u32),
+    distance: i64,
+    split: &BTreeMap<BufferId, u32>,
+) {
     let Op::For(of) = &b.body.inst(at).op else { return };
     let ty = b.ty(of.dims[axis as usize].begin).clone();
     let index = b.push(Op::LoopIndex(at, axis), ty.clone());
     let distance = b.int(distance, ty.scalar().expect("compiler bug: an index is not a scalar"));
     let row = b.binary(BinaryOp::Add, index, distance);
-    if let Op::BufferAddr(_, indices) = &mut b.body.inst_mut(address).op {
-        indices[0] = row;
+    if let Op::BufferAddr(buffer, indices) = &mut b.body.inst_mut(address).op
+        && let Some(&axis) = split.get(buffer)
+    {
+        indices[axis as usize] = row;
     }
 }
 

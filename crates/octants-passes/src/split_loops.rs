@@ -1,8 +1,9 @@
-//! How a parallel loop runs on split arrays: arrays whose first axis is distributed over ranks.
+//! How a parallel loop runs on split arrays: arrays one axis of which is distributed over ranks. An index of that axis
+//! is a row.
 //!
 //! An iteration runs on the rank that owns the rows that it writes ("owner computes"). One axis of the loop must
-//! therefore index the rows: the first index of each write to a split array is the index of that axis plus a constant,
-//! the same constant for all writes. Reads may use other constants: the rows next to those that a rank owns are its
+//! therefore index the rows: the row of each write to a split array is the index of that axis plus a constant, the same
+//! constant for all writes. Reads may use other constants: the rows next to those that a rank owns are its
 //! halo. The same holds for sums whose old value is not used: a rank adds to its halo, and the owner of these rows
 //! combines the sums. A row index of any other form must have bounds that a launch can compare with the rows of its
 //! rank. Everything else is refused, and the error names the instruction.
@@ -74,7 +75,8 @@ pub struct WrappedRows {
 /// Properties of a kernel's code with regard to split arrays.
 pub struct SplitCode<'a> {
     buffers: &'a [Buffer],
-    split: &'a BTreeSet<BufferId>,
+    /// And the axis that is distributed.
+    split: &'a BTreeMap<BufferId, u32>,
     functions: Vec<Effects>,
 }
 
@@ -99,7 +101,7 @@ enum Kind {
     Add,
 }
 
-/// The first index of an access.
+/// The row of an access.
 #[derive(Clone, Copy)]
 enum Place {
     Row(Row),
@@ -127,7 +129,7 @@ impl Halo {
 
 impl<'a> SplitCode<'a> {
     /// The properties of code with these split arrays.
-    pub fn new(buffers: &'a [Buffer], functions: &[Function], split: &'a BTreeSet<BufferId>) -> SplitCode<'a> {
+    pub fn new(buffers: &'a [Buffer], functions: &[Function], split: &'a BTreeMap<BufferId, u32>) -> SplitCode<'a> {
         SplitCode { buffers, split, functions: function_effects(functions) }
     }
 
@@ -159,7 +161,7 @@ impl<'a> SplitCode<'a> {
         let mut touched = None;
         self.touched(body, inst, &mut |buffer, _, _| {
             // Each rank does the same to other memory.
-            touched = touched.or(Some(buffer).filter(|b| self.split.contains(b)));
+            touched = touched.or(Some(buffer).filter(|b| self.split.contains_key(b)));
         });
         match touched {
             None => Ok(()),
@@ -281,14 +283,8 @@ impl<'a> SplitCode<'a> {
         }
         let used = used_values(body, of);
         body.visit(of.body, &mut |v, inst| {
-            if matches!(inst.op.effect(), Effect::Draw) && refused.is_ok() {
-                let text =
-                    "random numbers are not supported in a loop over a split array: each rank would draw the same ones";
-                refused = Err(Diagnostic::new(Code::Compilation, inst.span, text)
-                    .with_hint("compute them from the index, or fill the array from Python"));
-            }
             self.touched(body, inst, &mut |buffer, index, update| {
-                let is_split = self.split.contains(&buffer);
+                let is_split = self.split.contains_key(&buffer);
                 if let (true, Some(index)) = (is_split, index) {
                     let kind = match update {
                         None => Kind::Read,
@@ -323,7 +319,7 @@ impl<'a> SplitCode<'a> {
         refused.map(|()| Some((split, plain)))
     }
 
-    /// Calls `f` with each buffer that an instruction touches, the first index, and how it is updated: not at all, by
+    /// Calls `f` with each buffer that an instruction touches, the row if it is split, and how it is updated: not at all, by
     /// an operation, or by a write.
     fn touched(
         &self,
@@ -340,7 +336,7 @@ impl<'a> SplitCode<'a> {
             Effect::Call(..) => {
                 let mut effects = Effects::default();
                 inst_effects(body, &inst.op, &self.functions, &mut effects);
-                effects.access.reads.iter().filter(|b| self.split.contains(b)).for_each(|&b| f(b, None, None));
+                effects.access.reads.iter().filter(|b| self.split.contains_key(b)).for_each(|&b| f(b, None, None));
                 effects.access.writes.iter().for_each(|&b| f(b, None, Some(None)));
                 return;
             }
@@ -348,9 +344,9 @@ impl<'a> SplitCode<'a> {
         };
         let Some((buffer, element)) = trace_element(body, address) else { return };
         if let Op::BufferAddr(_, indices) = &body.inst(element).op
-            && (update.is_some() || self.split.contains(&buffer))
+            && (update.is_some() || self.split.contains_key(&buffer))
         {
-            f(buffer, indices.first().copied(), update);
+            f(buffer, self.row_of(buffer, indices), update);
         }
     }
 
@@ -418,6 +414,11 @@ impl<'a> SplitCode<'a> {
         })
     }
 
+    /// The index of the axis along which a buffer is split.
+    fn row_of(&self, buffer: BufferId, indices: &[ValueId]) -> Option<ValueId> {
+        indices.get(*self.split.get(&buffer)? as usize).copied()
+    }
+
     fn place(&self, rows: &mut Rows<'_>, access: &Access) -> Refused<Place> {
         if let Some(row) = rows.find(access.index) {
             return Ok(Place::Row(row));
@@ -426,7 +427,11 @@ impl<'a> SplitCode<'a> {
             return Ok(Place::Local(first, last));
         }
         let name = self.name(access.buffer);
-        let text = format!("cannot bound the first index of `{name}`, which is split over ranks");
+        let which = match self.split.get(&access.buffer) {
+            None | Some(0) => String::from("the first index"),
+            Some(axis) => format!("index {axis}, counted from 0,"),
+        };
+        let text = format!("cannot bound {which} of `{name}`, which is split over ranks");
         Err(self.unbounded(access.span, text))
     }
 
@@ -438,8 +443,7 @@ impl<'a> SplitCode<'a> {
         let mut rows = Rows { sums: Sums::through(body, &locals), body, at, split: self.split };
         body.visit(of.body, &mut |v, inst| {
             if let Op::BufferAddr(buffer, indices) = &inst.op
-                && self.split.contains(buffer)
-                && let Some(row) = indices.first().and_then(|&index| rows.find(index))
+                && let Some(row) = self.row_of(*buffer, indices).and_then(|index| rows.find(index))
                 && row.modulus.is_some()
             {
                 wrapped.insert(v, (row.axis, row.distance));

@@ -1,7 +1,7 @@
 //! The row indices of split arrays in a loop's code: the index of an axis plus a constant, optionally modulo the number
 //! of rows, or a row between bounds that a launch compares with the rows of its rank.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use octants_analysis::Sums;
 use octants_ir::{Affine, BinaryOp, Body, BufferId, Op, Range, Scalar, Term, Type, ValueId};
@@ -24,7 +24,7 @@ pub(crate) enum LastRow {
     Of(BufferId),
 }
 
-/// The first index of an access to a split array, by the loop's axis.
+/// The index of an access along the split axis of an array, by the loop's axis.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Row {
     pub axis: u32,
@@ -68,7 +68,7 @@ pub(crate) struct Rows<'a> {
     pub body: &'a Body,
     /// The loop.
     pub at: ValueId,
-    pub split: &'a BTreeSet<BufferId>,
+    pub split: &'a BTreeMap<BufferId, u32>,
 }
 
 impl Rows<'_> {
@@ -93,7 +93,9 @@ impl Rows<'_> {
                 let mut terms = bound.terms.iter();
                 let last = match (terms.next(), terms.next()) {
                     (None, _) => LastRow::Constant(bound.constant),
-                    (Some((Term::Extent(b, 0), 1)), None) if bound.constant == -1 && self.split.contains(b) => {
+                    (Some((Term::Extent(b, axis), 1)), None)
+                        if bound.constant == -1 && self.split.get(b) == Some(axis) =>
+                    {
                         LastRow::Of(*b)
                     }
                     _ => return None,
@@ -127,8 +129,8 @@ impl Rows<'_> {
                 sum.constant = (sum.constant + half).rem_euclid(count) - half;
                 RowCount::Constant(count)
             }
-            (_, Some(Term::Extent(b, 0))) if self.split.contains(&b) => {
-                sum.terms.remove(&Term::Extent(b, 0));
+            (_, Some(Term::Extent(b, axis))) if self.split.get(&b) == Some(&axis) => {
+                sum.terms.remove(&Term::Extent(b, axis));
                 RowCount::Of(b)
             }
             _ => return None,
@@ -164,7 +166,7 @@ impl Rows<'_> {
         }
         let beyond = sum.constant + shift;
         sum.constant = 0;
-        let extent = matches!(sum.as_term(), Some(Term::Extent(b, 0)) if self.split.contains(&b));
+        let extent = matches!(sum.as_term(), Some(Term::Extent(b, axis)) if self.split.get(&b) == Some(&axis));
         (extent && beyond <= 0).then_some(None)
     }
 

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use octants_ir::{BufferId, Kernel};
 use octants_passes::{Halo, LocalRows, RowBound, WrappedRows, offload, restrict_loops, split_tasks, unwrap_rows};
@@ -18,8 +18,8 @@ fn kernel(body: &str) -> Kernel {
     format!("{HEAD}{body}  }}\n}}\n").parse().unwrap()
 }
 
-fn split() -> BTreeSet<BufferId> {
-    BTreeSet::from([BufferId(0), BufferId(1)])
+fn split() -> BTreeMap<BufferId, u32> {
+    BTreeMap::from([(BufferId(0), 0), (BufferId(1), 0)])
 }
 
 /// `y[i - 1, j] = x[i + ROW, j] + x[i - 2, j]` for i from 2 to 20, j from 0 to 8.
@@ -67,6 +67,43 @@ fn the_axis_that_indexes_rows_is_restricted() {
     assert_eq!(found.reads[&BufferId(0)], Halo { before: 1, after: 4 });
     assert_eq!(found.writes, BTreeSet::from([BufferId(1)]));
     assert!(found.updates.is_empty());
+}
+
+#[test]
+fn an_array_that_is_split_along_another_axis_follows_its_index_there() {
+    let mut kernel = kernel(&stencil(3));
+    let split = BTreeMap::from([(BufferId(0), 1), (BufferId(1), 1)]);
+    restrict_loops(&mut kernel, &split).unwrap();
+    let tasks = split_tasks(&offload(kernel), &split);
+    let found = tasks[0].as_ref().unwrap();
+    assert_eq!((found.axis, found.shift), (0, 0));
+    assert_eq!(found.reads[&BufferId(0)], Halo { before: 0, after: 0 });
+    // An array with rows along the first axis, and one along the second, are indexed by different variables.
+    let mut kernel = self::kernel(&stencil(3));
+    let error = restrict_loops(&mut kernel, &BTreeMap::from([(BufferId(0), 0), (BufferId(1), 1)])).unwrap_err();
+    assert!(error.message.contains("are indexed by a different loop variable"), "{error:?}");
+}
+
+#[test]
+fn draws_name_the_iteration_of_the_whole_loop() {
+    let body = "    %0: i32 = const 2
+    %1: i32 = const 20
+    %2: i32 = const 0
+    %3 = for [%0..%1, %2..%1] parallel {
+      %4: i32 = loop_index %3, 0
+      %5: i32 = loop_index %3, 1
+      %6: f64 = random
+      %7: f32 = cast %6
+      %8: ref f32 = buffer_addr @0[%4, %5]
+      store %8, %7
+    }
+";
+    let mut kernel = kernel(body);
+    restrict_loops(&mut kernel, &split()).unwrap();
+    let text = kernel.to_string();
+    assert!(text.contains("= random_at "), "{text}");
+    assert!(!text.contains("= random\n"), "{text}");
+    assert!(split_tasks(&offload(kernel), &split())[0].is_some());
 }
 
 /// `y[i + 2] += x[i]; y[i - 1] += x[i]` for i from 1 to 20, and `y[max(min(x[i], p1), p0)] += x[i]`.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use octants_engine::frontend::Reach;
 use octants_engine::ir::{AutodiffMode, Type};
-use octants_engine::runtime::{CounterSnapshot, HostArray, LaunchOrder};
+use octants_engine::runtime::{CounterSnapshot, HostArray, HostStep, LaunchOrder};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat};
@@ -71,6 +71,8 @@ pub struct Gathered<'py> {
     pub group_launch: Option<Box<GroupLaunch<'py>>>,
     /// The launch, if its arrays are split over ranks.
     pub split_launch: Option<Box<SplitLaunch>>,
+    /// The step of a graph that makes the launch, if this thread captures and the arrays are split.
+    pub host_step: Option<Arc<HostStep>>,
     /// Number of values and arrays of the arguments skipped so far: see [`Gathered::pass_over`].
     passed_over: u32,
 }
@@ -154,6 +156,7 @@ impl<'py> Gathered<'py> {
             follows: None,
             group_launch: None,
             split_launch: None,
+            host_step: None,
             passed_over: 0,
         }
     }
@@ -309,7 +312,7 @@ impl<'py> Gathered<'py> {
             unwritable: view.unwritable(),
             host: view.host,
             gaps: view.has_gaps(),
-            split: view.split.is_some(),
+            split_axis: view.split_axis,
         });
         if view.original.is_some() {
             self.note_copy(&view, py);
@@ -343,7 +346,7 @@ impl<'py> Gathered<'py> {
         let contiguous = u64::from(m.strides.is_empty());
         let reach = Reach::of(m.extents, high - low) as u64;
         let shadows = u64::from(m.needs_grad) | u64::from(m.needs_dual) << 2;
-        let flags = contiguous | reach << 1 | shadows << 3 | u64::from(m.split) << 4;
+        let flags = contiguous | reach << 1 | shadows << 3 | u64::from(m.split_axis.map_or(0, |axis| axis + 1)) << 4;
         self.key.push(TAG_ARRAY | m.type_word | (m.extents.len() as u64) << 40 | flags << 48);
     }
 }
@@ -372,8 +375,8 @@ pub struct Memory<'a> {
     pub host: bool,
     /// Has gaps between its elements.
     pub gaps: bool,
-    /// Split over ranks.
-    pub split: bool,
+    /// The axis that is split over ranks.
+    pub split_axis: Option<u32>,
 }
 
 /// The error for a float when the options forbid floats as compile-time values.

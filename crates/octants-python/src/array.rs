@@ -76,6 +76,7 @@ fn from_numpy(value: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
         needs_dual: false,
         serial: 0,
         split: None,
+        split_axis: None,
         original: None,
     };
     if flags & numpy::npyffi::flags::NPY_ARRAY_C_CONTIGUOUS == 0 {

@@ -44,6 +44,8 @@ pub struct ArrayView {
     pub serial: u64,
     /// For an array that is split over ranks: the bytes on this rank, `[low, high)`.
     pub split: Option<(u64, u64)>,
+    /// The axis that is split.
+    pub split_axis: Option<u32>,
     /// The array that this is a row-major copy of.
     pub original: Option<Original>,
 }
@@ -174,7 +176,7 @@ impl ArrayView {
             needs_grad: self.needs_grad,
             needs_dual: self.needs_dual,
             is_view: false,
-            is_split: self.split.is_some(),
+            split_axis: self.split_axis,
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use octants_engine::artifact::SavedMemory;
 use octants_engine::ir::AutodiffMode;
-use octants_engine::runtime::{self, CounterSnapshot, ExchangedCounters, MovedPart, nesting};
+use octants_engine::runtime::{self, CounterSnapshot, ErrorKind, ExchangedCounters, MovedPart, nesting};
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -18,11 +18,12 @@ use pyo3::types::{PyBytes, PyFloat, PyInt, PyList, PyString, PyTuple};
 use crate::argument::Gathered;
 use crate::buffer::Buffer;
 use crate::gradient_order::GradientOrder;
+use crate::host_step::HostStep;
 use crate::interpreter::Interpreter;
 use crate::kernel::Kernel;
 use crate::ndarray::Ndarray;
 use crate::program::{self, Program};
-use crate::stream::{OnDevice, lock, stream_or_current};
+use crate::stream::{Kind, OnDevice, Stream, lock, stream_or_current};
 use crate::waiting::raised;
 use crate::{detached, errors};
 
@@ -136,6 +137,12 @@ pub fn capturing() -> bool {
     nesting::capturing()
 }
 
+/// Calls a function as if this thread captured nothing.
+#[pyfunction]
+pub fn uncaptured<'py>(function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    nesting::outside_of_captures(|| function.call0())
+}
+
 /// Named memory: its name, its description, and the memory.
 type Named<'py> = (String, String, Bound<'py, Buffer>);
 /// Buffer and first byte of the memory to replace, the same of its replacement, the size in bytes, and the owner of the
@@ -158,6 +165,15 @@ pub struct CapturedGraph {
 }
 
 impl CapturedGraph {
+    /// A step that calls a Python function with the stream of the graph's launch.
+    fn calling(&self, function: Py<PyAny>) -> Arc<runtime::HostStep> {
+        let serial = self.program.serial;
+        HostStep::make(move |py, stream| {
+            let stream = Stream::of_program(serial, stream.clone(), Kind::Wrapped);
+            function.bind(py).call1((stream,)).map(drop)
+        })
+    }
+
     fn graph(&self, py: Python<'_>) -> PyResult<&runtime::CapturedGraph> {
         let ended = "the capture has not ended: launch a graph after the `with` block that captures it";
         self.graph.get().ok_or_else(|| errors::runtime_error(py, ended))
@@ -249,8 +265,12 @@ impl CapturedGraph {
         let stream = stream_or_current(py, stream)?;
         detached::before_launch(py);
         let interpreter = Interpreter::held(py);
+        let perform = |step: &runtime::HostStep| {
+            let performed = interpreter.attached(|py| HostStep::perform(step, py, &stream));
+            Ok(performed.ok_or(ErrorKind::Interrupted)?)
+        };
         // SAFETY: the launches use buffers of the device, and objects that the recorded calls hold.
-        let launch = || unsafe { stream.launch_graph(graph, &interpreter) };
+        let launch = || unsafe { stream.launch_graph_with(graph, &interpreter, &perform) };
         let checked = this.program.session.device().check_graph(&stream, graph, &interpreter);
         let end = checked.and_then(|()| launch());
         let waits = this.program.session.waits_after(&stream);
@@ -287,6 +307,42 @@ impl CapturedGraph {
         Ok(())
     }
 
+    /// Records a step that calls a function with the stream of the graph's launch. `collective` is what all ranks do
+    /// together there.
+    #[pyo3(signature = (name, collective, function, stream = None))]
+    fn add_host_step(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        collective: Option<&str>,
+        function: Py<PyAny>,
+        stream: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let stream = stream_or_current(py, stream)?;
+        let step = self.calling(function);
+        stream.capture_host_step(name, collective, step).map_err(|e| raised(py, e))
+    }
+
+    /// Exchanges a step that `add_host_step` recorded.
+    fn exchange_host_step(
+        &self,
+        py: Python<'_>,
+        step: usize,
+        name: &str,
+        collective: Option<&str>,
+        function: Py<PyAny>,
+    ) -> PyResult<()> {
+        let (graph, by) = (self.graph(py)?, self.calling(function));
+        py.detach(|| graph.exchange_host(step, (name, collective), by));
+        Ok(())
+    }
+
+    /// What all ranks do together at the steps of the host, in order.
+    fn collectives(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let graph = self.graph(py)?;
+        Ok(py.detach(|| graph.collectives()))
+    }
+
     /// Number of steps recorded so far, by all threads.
     fn noted_steps(&self) -> usize {
         self.capture.noted_steps()
@@ -294,7 +350,8 @@ impl CapturedGraph {
 
     /// Whether memory was allocated in the capture.
     fn owns(&self, py: Python<'_>, buffer: &Buffer) -> PyResult<bool> {
-        Ok(self.graph(py)?.owns(buffer.memory()))
+        let (graph, memory) = (self.graph(py)?, buffer.memory());
+        Ok(py.detach(|| graph.owns(memory)))
     }
 
     /// Whether it saves counters of loops for its gradient.
@@ -349,7 +406,8 @@ impl CapturedGraph {
     fn exchange(&self, py: Python<'_>, calls: Vec<(usize, Bound<'_, PyTuple>)>) -> PyResult<Vec<bool>> {
         let graph = self.graph(py)?;
         let (mut made, again) = self.capture_again(py, &calls)?;
-        let mut known = lock(&self.calls);
+        // A thread that launches the graph may need the interpreter.
+        let known = lock(&self.calls);
         let places: Option<Vec<usize>> = calls.iter().map(|(call, _)| Some(known.get(*call)?.step)).collect();
         let places = places.ok_or_else(|| PyValueError::new_err("no such call was captured"))?;
         let exchanged = |((call, _), new): (&(usize, _), &Call)| match &known[*call] {
@@ -359,7 +417,9 @@ impl CapturedGraph {
             gradient => ExchangedCounters::Restored(gradient.counters.clone()),
         };
         let mut counters: Vec<_> = calls.iter().zip(&made).map(exchanged).collect();
-        let same = graph.exchange(&places, &again, &mut counters).map_err(|e| raised(py, e))?;
+        drop(known);
+        let same = py.detach(|| graph.exchange(&places, &again, &mut counters)).map_err(|e| raised(py, e))?;
+        let mut known = lock(&self.calls);
         for ((((call, _), step), new), counters) in calls.iter().zip(places).zip(&mut made).zip(counters) {
             new.step = step;
             new.counters = match counters {
@@ -414,14 +474,16 @@ impl CapturedGraph {
     fn rebind(&self, py: Python<'_>, pairs: Vec<Exchanged<'_>>) -> PyResult<()> {
         let memory = |b: &Bound<'_, Buffer>| b.get().memory().clone();
         let buffers: Vec<_> = pairs.iter().map(|(from, to, _)| (memory(from), memory(to))).collect();
-        self.graph(py)?.rebind(&buffers).map_err(|e| raised(py, e))?;
+        let graph = self.graph(py)?;
+        py.detach(|| graph.rebind(&buffers)).map_err(|e| raised(py, e))?;
         lock(&self.held).extend(pairs.into_iter().map(|(_, _, holder)| holder.unbind()));
         Ok(())
     }
 
     /// How many fills and copies begin in `bytes` of a buffer, from byte `first` on.
     fn transfers(&self, py: Python<'_>, buffer: &Buffer, first: u64, bytes: u64) -> PyResult<usize> {
-        Ok(self.graph(py)?.transfers(buffer.memory(), first, bytes))
+        let (graph, memory) = (self.graph(py)?, buffer.memory());
+        Ok(py.detach(|| graph.transfers(memory, first, bytes)))
     }
 
     /// Lets fills and copies use other memory, and keeps its owners alive.
@@ -433,20 +495,22 @@ impl CapturedGraph {
             bytes: *bytes,
         };
         let moved: Vec<MovedPart> = parts.iter().map(part).collect();
-        self.graph(py)?.move_transfers(&moved).map_err(|e| raised(py, e))?;
+        let graph = self.graph(py)?;
+        py.detach(|| graph.move_transfers(&moved)).map_err(|e| raised(py, e))?;
         lock(&self.held).extend(parts.into_iter().map(|(.., holder)| holder.unbind()));
         Ok(())
     }
 
     /// The description of each step, its lane, and the steps that it depends on.
     fn steps(&self, py: Python<'_>) -> PyResult<Vec<(String, usize, Vec<usize>)>> {
-        Ok(self.graph(py)?.describe())
+        let graph = self.graph(py)?;
+        Ok(py.detach(|| graph.describe()))
     }
 
     /// Number of times that the device's graph was rebuilt.
     #[getter]
-    fn makes(&self) -> u64 {
-        self.graph.get().map_or(0, runtime::CapturedGraph::makes)
+    fn makes(&self, py: Python<'_>) -> u64 {
+        py.detach(|| self.graph.get().map_or(0, runtime::CapturedGraph::makes))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

@@ -333,6 +333,7 @@ pub unsafe fn view_of(tensor: &Tensor, readonly: bool, owner: Option<Py<PyAny>>)
         needs_dual: false,
         serial: 0,
         split: None,
+        split_axis: None,
         original: None,
     };
     view.forget_dense_strides();

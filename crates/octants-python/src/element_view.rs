@@ -35,6 +35,7 @@ impl ElementView {
             needs_dual: false,
             serial: self.buffer.get().serial(),
             split: None,
+            split_axis: None,
             original: None,
         };
         view.forget_dense_strides();

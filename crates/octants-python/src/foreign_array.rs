@@ -198,6 +198,7 @@ fn from_buffer(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
         needs_dual: false,
         serial: 0,
         split: None,
+        split_axis: None,
         original: None,
     }))
 }
@@ -245,6 +246,7 @@ fn from_torch(tensor: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
         needs_dual: false,
         serial: 0,
         split: None,
+        split_axis: None,
         original: None,
     })
 }
@@ -335,6 +337,7 @@ fn from_protocol(shown: &Bound<'_, PyAny>, name: &str) -> PyResult<ArrayView> {
         needs_dual: false,
         serial: 0,
         split: None,
+        split_axis: None,
         original: None,
     };
     view.forget_dense_strides();

@@ -47,6 +47,7 @@ mod guard;
 mod guard_group;
 mod held;
 mod host_memory;
+mod host_step;
 mod host_work;
 mod in_progress;
 mod inspection;
@@ -151,6 +152,7 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(device_work::default_stream_after, m)?)?;
     m.add_function(wrap_pyfunction!(device_work::end_host_work, m)?)?;
     m.add_function(wrap_pyfunction!(captured_graph::capturing, m)?)?;
+    m.add_function(wrap_pyfunction!(captured_graph::uncaptured, m)?)?;
     m.add_function(wrap_pyfunction!(program_functions::init, m)?)?;
     m.add_function(wrap_pyfunction!(line_probes::probe_lines, m)?)?;
     m.add_function(wrap_pyfunction!(plain_python::run_as_python, m)?)?;

@@ -45,7 +45,7 @@ impl Ndarray {
             needs_grad: self.needs_grad,
             needs_dual: false,
             is_view: false,
-            is_split: self.is_split(),
+            split_axis: self.split_axis(),
         }
     }
 
@@ -91,13 +91,13 @@ impl Ndarray {
         }
     }
 
-    /// Its first axis is distributed over ranks.
+    /// The axis that is distributed over ranks.
     #[inline]
-    pub fn is_split(&self) -> bool {
-        self.split.is_some()
+    pub fn split_axis(&self) -> Option<u32> {
+        self.split.as_ref().map(|rows| rows.axis)
     }
 
-    /// The rows of this rank, if its first axis is distributed over ranks.
+    /// The rows of this rank, if an axis is distributed over ranks.
     #[inline]
     pub fn split_rows(&self) -> Option<&SplitRows> {
         self.split.as_ref()
@@ -105,7 +105,9 @@ impl Ndarray {
 
     fn row_bytes(&self) -> u64 {
         let elem = self.elem.leaves().first().map_or(1, |s| u64::from(s.bytes())) * self.elem.leaf_count() as u64;
-        self.shape[1..].iter().product::<u64>() * elem
+        let axis = self.split_axis().map_or(0, |axis| axis as usize);
+        let others = self.shape.iter().enumerate().filter(|(other, _)| *other != axis);
+        others.map(|(_, extent)| extent).product::<u64>() * elem
     }
 
     /// Its size in bytes.
@@ -133,7 +135,7 @@ impl Ndarray {
 impl Ndarray {
     #[new]
     #[allow(clippy::too_many_arguments)] // Python names them.
-    #[pyo3(signature = (dtype_name, element_shape, shape, needs_grad = false, of = None, first = 0, first_row = None))]
+    #[pyo3(signature = (dtype_name, element_shape, shape, needs_grad = false, of = None, first = 0, first_row = None, axis = 0))]
     fn new(
         py: Python<'_>,
         dtype_name: &str,
@@ -143,6 +145,7 @@ impl Ndarray {
         of: Option<&Bound<'_, Ndarray>>,
         first: u64,
         first_row: Option<i64>,
+        axis: u32,
     ) -> PyResult<Ndarray> {
         let scalar = scalar_by_name(dtype_name)?;
         let elem = element_type(scalar, &element_shape)?;
@@ -164,7 +167,12 @@ impl Ndarray {
             // All of another array's memory, whose first row this is.
             Some(local) if first_row.is_some() => {
                 let local = local.get();
-                if local.elem != elem || local.shape.is_empty() || local.shape[1..] != extents[1..] {
+                let mut row = extents.clone();
+                let is_row = (axis as usize) < row.len() && {
+                    row.remove(axis as usize);
+                    local.shape.get(1..) == Some(&row[..])
+                };
+                if local.elem != elem || !is_row {
                     return Err(PyValueError::new_err(
                         "the rows of a split array must have the shape of those of the array",
                     ));
@@ -197,7 +205,7 @@ impl Ndarray {
             shape: extents,
             needs_grad,
             strides: OnceLock::new(),
-            split: first_row.map(SplitRows::new),
+            split: first_row.map(|first| SplitRows::new(first, axis)),
         })
     }
 

@@ -21,7 +21,8 @@ pub fn view(array: &Bound<'_, Ndarray>) -> PyResult<ArrayView> {
         needs_grad: this.has_grad(),
         needs_dual: false,
         serial: this.memory().serial(),
-        split: if this.is_split() {
+        split_axis: this.split_axis(),
+        split: if this.split_axis().is_some() {
             let low = this.memory_address(array.py())?;
             Some((low, low + this.bytes()))
         } else {

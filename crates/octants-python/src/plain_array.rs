@@ -106,7 +106,7 @@ impl<'py> Gathered<'py> {
             unwritable: None,
             host: false,
             gaps: false,
-            split: this.is_split(),
+            split_axis: this.split_axis(),
         });
         Ok(true)
     }
@@ -141,7 +141,7 @@ impl<'py> Gathered<'py> {
             unwritable: array.readonly.then_some(Unwritable::ReadOnly),
             host: array.host,
             gaps: false,
-            split: false,
+            split_axis: None,
         });
         true
     }

@@ -167,7 +167,7 @@ struct CapturedArray {
 impl CapturedArray {
     fn of(slot: u32, desc: &NdarrayDesc) -> CapturedArray {
         // The address of a split array is that of row zero, which may be another rank's.
-        let rows = u64::from(!desc.is_split);
+        let rows = u64::from(desc.split_axis.is_none());
         let bytes = rows * u64::from(scalar_of(&desc.elem).bytes()) * desc.elem.leaf_count() as u64;
         CapturedArray { slot, extents: desc.ndim, bytes }
     }

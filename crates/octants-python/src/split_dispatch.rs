@@ -6,7 +6,7 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use octants_engine::runtime::{self, Dispatcher, ErrorKind, Result as RuntimeResult};
+use octants_engine::runtime::{self, Dispatcher, Draw, ErrorKind, Result as RuntimeResult};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use smallvec::SmallVec;
@@ -130,7 +130,7 @@ impl<L: HoldLater + ?Sized> Drop for SplitDispatcher<'_, '_, '_, L> {
 }
 
 impl<L: HoldLater + ?Sized> Dispatcher for SplitDispatcher<'_, '_, '_, L> {
-    fn dispatch(&self, task: usize, run: &mut dyn FnMut(i32, i32) -> RuntimeResult<()>) -> RuntimeResult<()> {
+    fn dispatch(&self, task: usize, _: Draw, run: &mut dyn FnMut(i32, i32) -> RuntimeResult<()>) -> RuntimeResult<()> {
         let tasks = self.launch.plan.tasks.as_deref().unwrap_or_default();
         let Some(Some(task)) = tasks.get(task) else {
             return Err(ErrorKind::CompilerBug("a task on split arrays has no plan".into()).into());

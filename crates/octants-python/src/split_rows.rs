@@ -1,4 +1,4 @@
-//! [`SplitRows`]: the rows of an array whose first axis is split over ranks, and [`SplitPlan`]: how launches of a
+//! [`SplitRows`]: the rows of an array an axis of which is split over ranks, and [`SplitPlan`]: how launches of a
 //! kernel run on such arrays.
 //!
 //! The package makes a plan at the first launch on the same arrays. Later launches call the package only for what a
@@ -19,6 +19,8 @@ static NUMBERS: AtomicU64 = AtomicU64::new(1);
 pub struct SplitRows {
     /// The first row that memory holds.
     pub first: i64,
+    /// The axis of the array that its rows are along. Rows are contiguous in memory.
+    pub axis: u32,
     /// No other array ever has it.
     pub number: u64,
     /// How many ghost rows before (upper half) and after (lower half) hold the owners' values.
@@ -28,10 +30,10 @@ pub struct SplitRows {
 }
 
 impl SplitRows {
-    /// Memory that starts with this row.
-    pub fn new(first: i64) -> SplitRows {
+    /// Memory that starts with this row, of an array that is split along an axis.
+    pub fn new(first: i64, axis: u32) -> SplitRows {
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        SplitRows { first, number, valid: AtomicU64::new(0), plans: Mutex::default() }
+        SplitRows { first, axis, number, valid: AtomicU64::new(0), plans: Mutex::default() }
     }
 
     /// Whether these ghost rows must be exchanged. Marks them valid, because the caller exchanges them.
@@ -151,7 +153,7 @@ mod tests {
 
     #[test]
     fn ghost_rows_are_exchanged_once() {
-        let rows = SplitRows::new(3);
+        let rows = SplitRows::new(3, 0);
         assert!(!rows.lacks(0, 0));
         assert!(rows.lacks(1, 0));
         assert!(!rows.lacks(1, 0));
@@ -159,6 +161,6 @@ mod tests {
         assert!(!rows.lacks(1, 2));
         rows.forget_ghosts();
         assert!(rows.lacks(0, 1));
-        assert_ne!(rows.number, SplitRows::new(3).number);
+        assert_ne!(rows.number, SplitRows::new(3, 0).number);
     }
 }

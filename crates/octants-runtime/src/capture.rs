@@ -16,6 +16,7 @@ use crate::buffer::Buffer;
 use crate::cores::{DeviceCore, StreamCore};
 use crate::driver::{DevicePtr, EventHandle, GraphHandle, StreamHandle};
 use crate::error::{ErrorKind, Result};
+use crate::host_step::{HostStep, HostWork, UsedBuffers};
 use crate::kernel::LoadedKernel;
 use crate::nesting::{self, capture_refusal};
 use crate::pattern::Pattern;
@@ -51,6 +52,11 @@ impl Step {
     pub(crate) fn dependencies_from(&self, first: usize) -> impl Iterator<Item = usize> + '_ {
         self.depends_on.iter().copied().filter(move |b| *b >= first)
     }
+
+    /// Notes that a stream uses the buffers of the step.
+    pub(crate) fn note_uses(&self, on: &Arc<StreamCore>) {
+        self.work.buffers().into_iter().for_each(|(buffer, writes)| buffer.note_use(on, writes));
+    }
 }
 
 /// The operation of a step.
@@ -60,6 +66,14 @@ pub(crate) enum Work {
     Fill { to: Buffer, at: DevicePtr, pattern: Pattern, bytes: u64 },
     Copy { to: Buffer, at: DevicePtr, from: Buffer, from_at: DevicePtr, bytes: u64 },
     Foreign(Arc<ForeignGraph>),
+    Host(Arc<HostWork>),
+}
+
+impl Work {
+    /// Whether it launches a kernel.
+    pub(crate) fn launches(&self) -> bool {
+        matches!(self, Work::Launch(_)) || matches!(self, Work::Host(work) if work.launch.is_some())
+    }
 }
 
 /// A graph that another library has described.
@@ -94,7 +108,7 @@ pub(crate) struct CapturedLaunch {
     pub(crate) args: Box<[u64]>,
     pub(crate) arrays: Box<[HostArray]>,
     /// Buffers that its arguments name, and whether it writes to them.
-    pub(crate) buffers: Box<[(Buffer, bool)]>,
+    pub(crate) buffers: UsedBuffers,
     /// It uses memory of the host that is not among `arrays`.
     pub(crate) foreign: bool,
     /// Memory that is allocated for each run of the launch.
@@ -188,6 +202,12 @@ pub(crate) fn current() -> Option<Arc<Capture>> {
     if nesting::capturing() { CURRENT.with(|c| c.borrow().clone()) } else { None }
 }
 
+/// The same, or the error for work that only a capture takes.
+pub(crate) fn required() -> Result<Arc<Capture>> {
+    let message = || "this thread is not capturing a graph".into();
+    current().ok_or_else(|| ErrorKind::Misuse { message: message() }.into())
+}
+
 impl Capture {
     pub(crate) fn new(device: &Arc<DeviceCore>) -> Arc<Capture> {
         Arc::new(Capture { device: device.clone(), open: Mutex::default() })
@@ -271,6 +291,63 @@ impl Capture {
         (args, arrays): (&[u64], &[HostArray]),
         store: Option<Arc<dyn CountedStore>>,
     ) -> Result<()> {
+        let (buffers, foreign) = self.launchable(stream, kernel, (args, arrays))?;
+        let foreign = foreign && self.device.host_addressable && !self.device.immediate;
+        let launch = CapturedLaunch {
+            kernel: kernel.clone(),
+            args: args.into(),
+            arrays: arrays.into(),
+            buffers,
+            foreign,
+            store,
+        };
+        self.note_last(stream, Work::Launch(Arc::new(launch)))
+    }
+
+    /// Records a launch that the host makes at each launch of the graph, with these arguments.
+    pub(crate) fn note_host_launch(
+        &self,
+        stream: &Arc<StreamCore>,
+        kernel: &LoadedKernel,
+        (args, arrays): (&[u64], &[HostArray]),
+        step: Arc<HostStep>,
+    ) -> Result<()> {
+        let (buffers, _) = self.launchable(stream, kernel, (args, arrays))?;
+        let name: Box<str> = (&*kernel.meta.name).into();
+        let collective = Some(format!("kernel `{name}`").into());
+        let launch = Some((kernel.clone(), args.into()));
+        self.note_last(stream, Work::Host(Arc::new(HostWork { name, collective, step, launch, buffers })))
+    }
+
+    /// Records another step of the host.
+    pub(crate) fn note_host(
+        &self,
+        stream: &Arc<StreamCore>,
+        (name, collective): (&str, Option<&str>),
+        step: Arc<HostStep>,
+    ) -> Result<()> {
+        self.check(&stream.device, "stream")?;
+        let (name, collective) = (name.into(), collective.map(Into::into));
+        let work = HostWork { name, collective, step, launch: None, buffers: Box::default() };
+        let _ = self.noted()?.add(stream, Work::Host(Arc::new(work)), None);
+        Ok(())
+    }
+
+    /// Records the launch that a call has made.
+    fn note_last(&self, stream: &Arc<StreamCore>, work: Work) -> Result<()> {
+        let step = self.noted()?.add(stream, work, SITE.take());
+        LAST_STEP.set(Some(step));
+        Ok(())
+    }
+
+    /// The buffers that a launch uses, whether it writes to them, and whether it uses other memory. Refuses launches
+    /// that cannot be recorded.
+    fn launchable(
+        &self,
+        stream: &Arc<StreamCore>,
+        kernel: &LoadedKernel,
+        (args, arrays): (&[u64], &[HostArray]),
+    ) -> Result<(UsedBuffers, bool)> {
         self.check(&stream.device, "stream")?;
         self.check(&kernel.core, "kernel")?;
         if !kernel.meta.result.is_empty() {
@@ -298,18 +375,7 @@ impl Capture {
                 None => foreign = true,
             }
         }
-        let foreign = foreign && self.device.host_addressable && !self.device.immediate;
-        let launch = CapturedLaunch {
-            kernel: kernel.clone(),
-            args: args.into(),
-            arrays: arrays.into(),
-            buffers: buffers.into(),
-            foreign,
-            store,
-        };
-        let step = self.noted()?.add(stream, Work::Launch(Arc::new(launch)), SITE.take());
-        LAST_STEP.set(Some(step));
-        Ok(())
+        Ok((buffers.into(), foreign))
     }
 
     pub(crate) fn note_copy(

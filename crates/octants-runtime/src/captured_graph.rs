@@ -17,6 +17,7 @@ use crate::cores::{DeviceCore, StreamCore};
 use crate::counter_snapshot::{CounterSnapshot, ExchangedCounters};
 use crate::driver::{Contents, DevicePtr, EventHandle, GraphHandle};
 use crate::error::{ErrorKind, Result};
+use crate::host_step::{HostStep, HostWork};
 use crate::sections::{Section, decides};
 
 /// Launches, copies and fills that are launched as one.
@@ -88,6 +89,8 @@ pub(crate) struct Piece {
 pub(crate) enum PieceKind {
     /// A launch with work of the host's.
     Alone,
+    /// A step that the caller of the graph's launch performs.
+    Host,
     /// No native graph has been requested from the driver.
     New,
     /// It does.
@@ -120,12 +123,13 @@ impl CapturedLaunch {
 
 impl Work {
     /// Buffers that it uses, and whether it writes to them.
-    fn buffers(&self) -> Vec<(&Buffer, bool)> {
+    pub(crate) fn buffers(&self) -> Vec<(&Buffer, bool)> {
         match self {
             Work::Launch(launch) => launch.buffers.iter().map(|(b, writes)| (b, *writes)).collect(),
             Work::Fill { to, .. } => vec![(to, true)],
             Work::Copy { to, from, .. } => vec![(to, true), (from, false)],
             Work::Foreign(_) => Vec::new(),
+            Work::Host(work) => work.buffers.iter().map(|(b, writes)| (b, *writes)).collect(),
         }
     }
 
@@ -137,7 +141,7 @@ impl Work {
     fn is_alone(&self) -> bool {
         match self {
             Work::Launch(launch) => launch.is_alone(),
-            Work::Foreign(_) => true,
+            Work::Foreign(_) | Work::Host(_) => true,
             Work::Fill { .. } | Work::Copy { .. } => false,
         }
     }
@@ -184,7 +188,7 @@ impl CapturedGraph {
     /// each launch.
     pub fn exchange(&self, steps: &[usize], by: &Capture, counters: &mut [ExchangedCounters]) -> Result<Vec<bool>> {
         let mut noted = by.end();
-        let is_launch = |step: &Step| matches!(step.work, Work::Launch(_));
+        let is_launch = |step: &Step| step.work.launches();
         // The others save counters.
         noted.steps.retain(is_launch);
         let mut guard = self.lock();
@@ -235,6 +239,7 @@ impl CapturedGraph {
             Work::Fill { bytes, .. } => format!("fill {bytes} bytes"),
             Work::Copy { bytes, .. } => format!("copy {bytes} bytes"),
             Work::Foreign(_) => "graph of another library".into(),
+            Work::Host(work) => work.name.to_string(),
         };
         plan.steps.iter().map(|s| (what(&s.work), s.lane, s.depends_on.clone())).collect()
     }
@@ -247,6 +252,24 @@ impl CapturedGraph {
     /// False once the program it belongs to has ended.
     pub fn alive(&self) -> bool {
         !self.device.is_closed()
+    }
+
+    /// What all ranks do together at the steps of the host, in order.
+    pub fn collectives(&self) -> Vec<String> {
+        let collective = |step: &Step| match &step.work {
+            Work::Host(work) => work.collective.as_deref().map(str::to_owned),
+            _ => None,
+        };
+        self.lock().steps.iter().filter_map(collective).collect()
+    }
+
+    /// Exchanges a step of the host that launches no kernel for another one.
+    pub fn exchange_host(&self, step: usize, (name, collective): (&str, Option<&str>), by: Arc<HostStep>) {
+        let mut plan = self.lock();
+        if let Some(Work::Host(work)) = plan.steps.get_mut(step).map(|step| &mut step.work) {
+            let (name, collective) = (name.into(), collective.map(Into::into));
+            *work = Arc::new(HostWork { name, collective, step: by, launch: None, buffers: Box::default() });
+        }
     }
 
     /// The current steps, independent of the launching stream.
@@ -289,6 +312,7 @@ impl Plan {
             (Work::Launch(old), Work::Launch(new)) => {
                 old.kernel.module == new.kernel.module && old.is_alone() == new.is_alone()
             }
+            (Work::Host(old), Work::Host(new)) => old.has_code_of(new),
             _ => false,
         };
         match &mut self.layout {
@@ -363,11 +387,16 @@ impl Layout {
                 Work::Launch(launch) => Some(&**launch),
                 _ => None,
             };
-            let alone = step.work.is_alone() && (!device.immediate || launch.is_some_and(|l| l.store.is_some()));
-            match layout.pieces.last_mut() {
-                Some(piece) if !alone && !matches!(piece.kind, PieceKind::Alone) => piece.steps.end = place + 1,
+            let kind = match &step.work {
+                Work::Host(_) => PieceKind::Host,
+                work if work.is_alone() && (!device.immediate || launch.is_some_and(|l| l.store.is_some())) => {
+                    PieceKind::Alone
+                }
+                _ => PieceKind::New,
+            };
+            match (layout.pieces.last_mut(), kind) {
+                (Some(piece), PieceKind::New) if matches!(piece.kind, PieceKind::New) => piece.steps.end = place + 1,
                 _ => {
-                    let kind = if alone { PieceKind::Alone } else { PieceKind::New };
                     layout.pieces.push(Piece { steps: place..place + 1, lanes: Vec::new(), launches: 0, kind });
                 }
             }

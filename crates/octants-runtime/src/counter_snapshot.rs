@@ -138,16 +138,22 @@ impl CounterSnapshot {
 
     /// Refuses to exchange a gradient, which restores these counters, for one of other counters.
     pub(crate) fn check_same(&self, old: &Work, new: &Work) -> Result<()> {
-        let (Work::Launch(old), Work::Launch(new)) = (old, new) else { return Ok(()) };
+        let (old, (kernel, new)) = match (old, new) {
+            (Work::Launch(old), Work::Launch(new)) => (&old.args, (&new.kernel, &new.args)),
+            (Work::Host(old), Work::Host(new)) => match (&old.launch, &new.launch) {
+                (Some((_, old)), Some((kernel, new))) => (old, (kernel, new)),
+                _ => return Ok(()),
+            },
+            _ => return Ok(()),
+        };
         for SavedCounter { buffer, offset, .. } in &self.saved {
             let address = buffer.at(*offset, 0)?.0;
-            let is_same = old.args.len() == new.args.len()
-                && old.args.iter().zip(&new.args).all(|(a, b)| *a != address || a == b);
+            let is_same = old.len() == new.len() && old.iter().zip(new.iter()).all(|(a, b)| *a != address || a == b);
             if !is_same {
                 let message = format!(
                     "the update replaces a loop counter of kernel `{}`, but the gradient graph restores the one \
                      before: update the graph, then call its `grad()` again",
-                    new.kernel.meta.name
+                    kernel.meta.name
                 );
                 return Err(ErrorKind::Misuse { message }.into());
             }

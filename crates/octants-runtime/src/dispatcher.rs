@@ -8,11 +8,12 @@ use crate::error::{ErrorKind, Result};
 
 /// Runs a kernel on split arrays task by task, because each task needs rows of other ranks.
 pub trait Dispatcher {
-    /// Calls `run` with the first row and the end of each range of rows that this rank computes.
+    /// Calls `run` with the first row and the end of each range of rows that this rank computes. Its random numbers are
+    /// those of `draw`.
     ///
     /// # Errors
     /// Those of `run`, and its own.
-    fn dispatch(&self, task: usize, run: &mut dyn FnMut(i32, i32) -> Result<()>) -> Result<()>;
+    fn dispatch(&self, task: usize, draw: Draw, run: &mut dyn FnMut(i32, i32) -> Result<()>) -> Result<()>;
 
     /// A task on no split array was queued, with random numbers from this draw. Queues it on the other devices of this
     /// process.
@@ -41,11 +42,11 @@ pub struct Draw {
 
 /// A launch whose tasks the launch of another device queues.
 pub trait OpenLaunch {
-    /// Queues a task on a range of rows.
+    /// Queues a task on a range of rows, from the first to before the end.
     ///
     /// # Errors
     /// The driver's, and failures of the task on a synchronous device.
-    fn run_rows(&self, task: usize, first: i32, end: i32) -> Result<()>;
+    fn run_rows(&self, task: usize, draw: Draw, rows: (i32, i32)) -> Result<()>;
 
     /// Queues a task on no split array.
     ///

@@ -11,7 +11,7 @@
 //!   [`Device::close`], each use of an object of that device returns an error that says so.
 //!
 //! Reading order: [`error`], [`kernel_meta`], `handles`, [`foreign_api`], [`driver`], `cores` (the state behind all
-//! handles), [`device`], [`buffer`], `free_after`, `sections`, [`kernel`], [`capture`], [`captured_graph`], [`stream`],
+//! handles), [`device`], [`buffer`], `free_after`, `sections`, [`kernel`], `host_step`, [`capture`], [`captured_graph`], [`stream`],
 //! `track_uses`, [`event`], [`fusion`], [`concurrency`], `caller`, `dispatcher`, [`counter_snapshot`],
 //! [`launch_order`], [`worker_pool`], `fork`, [`pattern`], `transfer`, [`sparse`], `foreign`, `host_work`,
 //! `peer_waits`, `peer_copies`, `peer_exchange`, `mirrors`, `assemble`, [`race`], `race_at_site`, [`races`], [`witness`], `watch_launches`,
@@ -41,6 +41,7 @@ mod fork;
 mod free_after;
 pub mod fusion;
 mod handles;
+mod host_step;
 mod host_work;
 mod interruptible_wait;
 pub mod kernel;
@@ -92,6 +93,7 @@ pub use error::{DeviceError, ErrorKind, Result};
 pub use event::Event;
 pub use foreign_api::ForeignApi;
 pub use fusion::{FusedLaunch, Fuser, FusionLaunch, FusionMemory, FusionRequest};
+pub use host_step::HostStep;
 pub use kernel::{LoadedKernel, Pointer};
 pub use kernel_meta::KernelMeta;
 pub use launch_order::LaunchOrder;

@@ -96,7 +96,7 @@ impl CapturedGraph {
         let is_one = |step: &&Step| match &step.work {
             Work::Fill { at, .. } => within(at),
             Work::Copy { at, from_at, .. } => within(at) || within(from_at),
-            Work::Launch(_) | Work::Foreign(_) => false,
+            Work::Launch(_) | Work::Foreign(_) | Work::Host(_) => false,
         };
         self.lock().steps.iter().filter(is_one).count()
     }
@@ -115,7 +115,7 @@ impl CapturedGraph {
                     move_one(to, at);
                     move_one(from, from_at);
                 }
-                Work::Launch(_) | Work::Foreign(_) => {}
+                Work::Launch(_) | Work::Foreign(_) | Work::Host(_) => {}
             }
         }
         plan.layout = None;
@@ -194,7 +194,7 @@ fn rebind(work: &mut Work, pairs: &[(Buffer, Buffer)]) {
             exchange(to, at);
             exchange(from, from_at);
         }
-        Work::Foreign(_) => {}
+        Work::Foreign(_) | Work::Host(_) => {}
     }
 }
 
@@ -227,6 +227,10 @@ impl<'a> Saving<'a> {
                 }
                 Work::Foreign(_) => {
                     return refused("one step is a graph of another library, which exists only in this process".into());
+                }
+                Work::Host(work) => {
+                    let text = format!("one step, {}, exchanges memory with other ranks of this program", work.name);
+                    return refused(text);
                 }
             };
             let depends_on = step.depends_on.iter().map(|b| *b as u32).collect();

@@ -333,7 +333,7 @@ impl DeviceWatch {
                     let ranges = [(from_at.0, from_at.0 + bytes, false), (at.0, at.0 + bytes, true)];
                     self.check_ranges(stream, "a copy", &ranges, caller)?;
                 }
-                StepWork::Foreign(_) => {}
+                StepWork::Foreign(_) | StepWork::Host(_) => {}
             }
         }
         Ok(())

@@ -5,7 +5,8 @@
 use octants_artifact::{Artifact, ScalarKind, TaskMeta};
 use octants_driver_recording::{Log, device, finish};
 use octants_runtime::{
-    Buffer, CapturedGraph, Device, ErrorKind, HostAccess, HostArray, LoadedKernel, Pointer, Stream, Uninterruptible,
+    Buffer, CapturedGraph, Device, ErrorKind, HostAccess, HostArray, HostStep, LoadedKernel, Pointer, Stream,
+    Uninterruptible,
 };
 
 /// A kernel of two tasks whose slots hold addresses; the second is written.
@@ -253,5 +254,51 @@ fn a_graph_belongs_to_one_program_and_device() {
     let error = replay(&stream, &graph).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::ProgramGone { .. }), "{error}");
     drop(stream);
+    bench.end(graph, &log);
+}
+
+#[test]
+fn the_host_performs_its_steps_between_the_others() {
+    let (bench, log) = Bench::new();
+    let [main, left, _] = &bench.streams;
+    let graph = capture(&bench.device, || {
+        launch(main, &bench.kernel, &bench.a, &bench.b).unwrap();
+        main.capture_host_step("first", Some("all"), std::sync::Arc::new(1u32)).unwrap();
+        left.wait_for(main, &Uninterruptible).unwrap();
+        left.capture_host_step("second", None, std::sync::Arc::new(2u32)).unwrap();
+        launch(left, &bench.kernel, &bench.b, &bench.a).unwrap();
+        main.wait_for(left, &Uninterruptible).unwrap();
+        let args = [bench.a.ptr().unwrap(), bench.b.ptr().unwrap()];
+        main.capture_host_launch(&bench.kernel, &args, &[], std::sync::Arc::new(3u32)).unwrap();
+    });
+    let steps: Vec<_> = graph.describe().into_iter().map(|(what, _, depends_on)| (what, depends_on)).collect();
+    let expected = [("k", vec![]), ("first", vec![0]), ("second", vec![1]), ("k", vec![2]), ("k", vec![1, 3])];
+    assert_eq!(steps, expected.map(|(what, how)| (what.to_string(), how)));
+    assert_eq!(graph.collectives(), ["all", "kernel `k`"]);
+    let performed = std::cell::RefCell::new(Vec::new());
+    let launches = |log: &Log| log.take().iter().filter(|c| c.starts_with("launch")).count();
+    let perform = |step: &HostStep| {
+        let number = *step.downcast_ref::<u32>().unwrap();
+        performed.borrow_mut().push((number, launches(&log)));
+        // As between two launches: the stream is free.
+        launch(main, &bench.kernel, &bench.a, &bench.b)
+    };
+    for _ in 0..2 {
+        log.take();
+        // SAFETY: the driver runs nothing.
+        unsafe { main.launch_graph_with(&graph, &Uninterruptible, &perform) }.unwrap();
+        assert_eq!(performed.take(), [(1, 2), (2, 2), (3, 4)]);
+        assert_eq!(launches(&log), 2);
+    }
+    let refuse = |_: &HostStep| Err(ErrorKind::Misuse { message: "no".into() }.into());
+    // SAFETY: as above.
+    let error = unsafe { main.launch_graph_with(&graph, &Uninterruptible, &refuse) }.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Misuse { message } if message == "no"), "{error}");
+    assert!(matches!(replay(main, &graph).unwrap_err().kind(), ErrorKind::CompilerBug(_)));
+    graph.exchange_host(1, ("other", None), std::sync::Arc::new(7u32));
+    // SAFETY: as above.
+    unsafe { left.launch_graph_with(&graph, &Uninterruptible, &perform) }.unwrap();
+    assert_eq!(performed.take().iter().map(|p| p.0).collect::<Vec<_>>(), [7, 2, 3]);
+    assert_eq!(graph.collectives(), ["kernel `k`"]);
     bench.end(graph, &log);
 }

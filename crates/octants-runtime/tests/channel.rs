@@ -10,7 +10,7 @@ use octants_artifact::{
 };
 use octants_driver_recording::{Log, Message, RecordingDriver};
 use octants_runtime::{
-    Device, DeviceConfig, Dispatcher, DispatchingCaller, ErrorKind, LoadedKernel, Result, Stream, Uninterruptible,
+    Device, DeviceConfig, Dispatcher, DispatchingCaller, Draw, ErrorKind, LoadedKernel, Result, Stream, Uninterruptible,
 };
 
 struct Bench {
@@ -258,7 +258,7 @@ struct LaunchesBetween<'a> {
 }
 
 impl Dispatcher for LaunchesBetween<'_> {
-    fn dispatch(&self, _: usize, run: &mut dyn FnMut(i32, i32) -> Result<()>) -> Result<()> {
+    fn dispatch(&self, _: usize, _: Draw, run: &mut dyn FnMut(i32, i32) -> Result<()>) -> Result<()> {
         self.bench.prints(1);
         launch(self.stream, self.kernel);
         assert_eq!(self.bench.text(), "between prints 1\n", "the channel of a nested launch ends with it");

@@ -39,7 +39,7 @@ class ArrayFactories:
         "octants._distributed.split_structs", "make_split_struct"
     )
     """A field of structs that is split over ranks: its type and shape, how it is split, its name."""
-    devices_ndarray: Callable[[Any, tuple[int, ...], int, bool, bool], Any] = OnFirstUse(
+    devices_ndarray: Callable[[Any, tuple[int, ...], int, int, bool, bool], Any] = OnFirstUse(
         "octants._distributed.device_arrays", "devices_ndarray"
     )
     """An ndarray that is split over the devices of this process: its type and shape, ghost rows, whether it is

@@ -383,8 +383,9 @@ def ndarray(
     for gradients; only floats have one. Both mistakes are an `OctantsRuntimeError`. `device` is what
     `qd.device()` returns, or its name; the current device for None.
 
-    `split=0` distributes the first axis over the ranks of `qd.distributed`: the array is a `SplitNdarray`, with `halo`
-    ghost rows on each side. With `periodic` kernels index it modulo its number of rows, `x[(i + 1) % x.shape[0]]`.
+    `split=0` distributes the first axis over the ranks of `qd.distributed`, `split=1` the second one: the array is a
+    `SplitNdarray`, with `halo` ghost rows on each side. With `periodic` kernels index it modulo its number of rows,
+    `x[(i + 1) % x.shape[0]]`.
     """
     with on(device):
         return _make(dtype, shape, needs_grad, None if split is None else SplitOptions(split, halo, periodic))

@@ -11,7 +11,13 @@ import numpy as np
 from octants._arrays.ndarrays import Ndarray
 from octants._distributed.memory_ranges import MemoryRange, range_of_buffer, range_of_numpy
 
-__all__ = ["memory_of"]
+__all__ = ["check_memory", "memory_of"]
+
+
+def check_memory(array: Any) -> None:
+    """Raises TypeError for an object that `memory_of` does not take."""
+    if not isinstance(array, np.ndarray) and not (hasattr(array, "to_numpy") and hasattr(array, "from_numpy")):
+        raise TypeError(f"expected a field, an ndarray or a numpy array, got {type(array).__name__}")
 
 
 @contextmanager
@@ -33,8 +39,7 @@ def memory_of(array: Any, stream: Any, *, writes: bool) -> Iterator[MemoryRange]
             stream._note_use(buffer)
         yield memory
         return
-    if not hasattr(array, "to_numpy") or not hasattr(array, "from_numpy"):
-        raise TypeError(f"expected a field, an ndarray or a numpy array, got {type(array).__name__}")
+    check_memory(array)
     copy = np.ascontiguousarray(array.to_numpy())
     yield range_of_numpy(copy)
     if writes:

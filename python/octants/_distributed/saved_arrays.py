@@ -65,7 +65,8 @@ def load(folder: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
                     f"{place}: {name!r} was saved as {saved}, but the array to load into is {wanted}"
                 )
             if _is_split(array):
-                array.from_numpy(_rows_of_files(files, name, array.rows), local=True)
+                rows = _rows_of_files(files, name, array.rows)
+                array.from_numpy(np.moveaxis(rows, 0, array.split), local=True)
             elif isinstance(array, np.ndarray):
                 array[...] = files[0][name]
             else:
@@ -93,7 +94,7 @@ def _is_split(array: Any) -> bool:
 
 def _rows(array: Any) -> np.ndarray[Any, Any]:
     if isinstance(array, SplitNdarray):
-        return array.to_numpy(gather=False)
+        return np.moveaxis(array.to_numpy(gather=False), array.split, 0)
     return np.asarray(array if isinstance(array, np.ndarray) else array.to_numpy())
 
 
@@ -105,7 +106,10 @@ def _described(array: Any) -> dict[str, Any]:
         shape: tuple[int, ...] = np.shape(array.to_numpy())
     else:
         shape = (*array.shape, *element)
-    return {"shape": list(shape), "dtype": str(array.dtype), "split": _is_split(array)}
+    described = {"shape": list(shape), "dtype": str(array.dtype), "split": _is_split(array)}
+    if isinstance(array, SplitNdarray) and array.split:
+        described["axis"] = array.split
+    return described
 
 
 def _file_of(rank: int) -> str:

@@ -1,4 +1,5 @@
-"""Arrays whose first axis is split over ranks: each has a block of rows, and copies of adjacent rows (ghost rows).
+"""Arrays an axis of which is split over ranks: each has a block of rows, and copies of adjacent rows (ghost rows). A row
+is what has one index along that axis, the outermost one in memory.
 
 Kernels index such an array as if this process had all of it. Its address in a launch is the address of row zero,
 extrapolated if this process does not have that row.
@@ -7,19 +8,22 @@ extrapolated if this process does not have that row.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 
 from octants import _octants
 from octants._arrays.array_factories import factories
+from octants._arrays.element_kernels import add_back
 from octants._arrays.ndarrays import Ndarray, element_type_of, make_ndarray
 from octants._arrays.split_options import SplitOptions
 from octants._distributed.communicators import Message
 from octants._distributed.device_blocks import current_block
 from octants._distributed.memory_ranges import MemoryRange, range_of_buffer
 from octants._distributed.world import broadcast_array, gather_arrays, world
-from octants.exceptions import OctantsIndexError
+from octants._streams.host_steps import HostStep, capturing_graph
+from octants.exceptions import OctantsIndexError, OctantsRuntimeError
 from octants.types.per_axis import per_axis
 from octants.types.primitive import BY_NAME, DataType
 from octants.types.tensor_types import MatrixType
@@ -35,47 +39,64 @@ def rows_of_rank(extent: int, rank: int, size: int) -> tuple[int, int]:
     return extent * rank // size, extent * (rank + 1) // size
 
 
-def split_axis(split: int | str) -> None:
-    """Raises if the axis cannot be split."""
-    if isinstance(split, bool) or split not in (0, "x", "i"):
-        raise ValueError(f"split={split!r}: arrays can only be split along their first axis, split=0")
+_AXES = {"x": 0, "i": 0, "y": 1, "j": 1, "z": 2, "k": 2}
+
+
+def split_axis(split: int | str, axes: int) -> int:
+    """The number of the axis that is split. Raises if the array has none with this number or name."""
+    axis = _AXES.get(split) if isinstance(split, str) else split
+    if isinstance(axis, bool) or not isinstance(axis, int) or not 0 <= axis < axes:
+        raise ValueError(
+            f"split={split!r}: must be the number of an axis, from 0 to {axes - 1}, or one of {', '.join(_AXES)}"
+        )
+    return axis
 
 
 def split_ndarray(dtype: Any, shape: Any, split: SplitOptions, needs_grad: bool = False) -> SplitNdarray:
-    """An array of zeros whose first axis is split over ranks. If it is periodic, the ghost rows at the ends of the
-    array are copies of the rows at the opposite end. A gradient is split the same way.
+    """An array of zeros an axis of which is split over ranks. If it is periodic, the ghost rows at the ends of the array
+    are copies of the rows at the opposite end. A gradient is split the same way.
     """
-    axis, halo, periodic = split
-    split_axis(axis)
+    _, halo, periodic = split
     if isinstance(halo, bool) or not isinstance(halo, int) or halo < 0:
         raise ValueError(f"halo must be a number of rows (an integer of at least 0), got {halo!r}")
     extents = per_axis(shape)
     if not extents:
         raise ValueError("a 0-dimensional array cannot be split")
+    axis = split_axis(split.axis, len(extents))
     if current_block() is None and _octants.device_group():
-        made: SplitNdarray = factories.devices_ndarray(dtype, extents, halo, bool(periodic), needs_grad)
+        made: SplitNdarray = factories.devices_ndarray(dtype, extents, axis, halo, bool(periodic), needs_grad)
         return made
-    return make_block(dtype, extents, halo, bool(periodic), needs_grad)
+    return make_block(dtype, extents, axis, halo, bool(periodic), needs_grad)
 
 
 def make_block(
-    dtype: Any, extents: tuple[int, ...], halo: int, periodic: bool, needs_grad: bool = False
+    dtype: Any, extents: tuple[int, ...], axis: int, halo: int, periodic: bool, needs_grad: bool = False
 ) -> SplitNdarray:
     """The array as one rank has it: its block of rows and the ghost rows."""
     ranks = world()
-    first, end = rows_of_rank(int(extents[0]), ranks.rank, ranks.size)
-    local = make_ndarray(dtype, (max(1, end - first + 2 * halo), *extents[1:]), needs_grad)
-    made = _around(local, extents, first - halo)
-    made._setup(local, (first, end), halo, periodic)
+    first, end = rows_of_rank(int(extents[axis]), ranks.rank, ranks.size)
+    row = (*extents[:axis], *extents[axis + 1 :])
+    local = make_ndarray(dtype, (max(1, end - first + 2 * halo), *row), needs_grad)
+    made = _around(local, extents, axis, first - halo)
+    made._setup(local, axis, (first, end), halo, periodic)
     if needs_grad:
-        made.grad = _around(local.grad, extents, first - halo)
-        made.grad._setup(local.grad, (first, end), halo, periodic)
+        made.grad = _around(local.grad, extents, axis, first - halo)
+        made.grad._setup(local.grad, axis, (first, end), halo, periodic)
     return made
 
 
-def _around(local: Ndarray, extents: tuple[int, ...], first_row: int) -> SplitNdarray:
+def _around(local: Ndarray, extents: tuple[int, ...], axis: int, first_row: int) -> SplitNdarray:
     described = (local.dtype_name, tuple(local.element_shape), extents, local.needs_grad)
-    return SplitNdarray(*described, local, 0, first_row)
+    return rows_outermost(SplitNdarray(*described, local, 0, first_row, axis), axis)
+
+
+Split = TypeVar("Split", bound="SplitNdarray")
+
+
+def rows_outermost(array: Split, axis: int) -> Split:
+    """Declares that memory holds one row of an array after the other."""
+    array._set_layout([axis, *(other for other in range(len(array.shape)) if other != axis)])
+    return array
 
 
 Rows = tuple[int, int]
@@ -102,7 +123,7 @@ class GhostSums(NamedTuple):
 
 
 class SplitNdarray(_octants.Ndarray):
-    """An array whose first axis is split over ranks. Made by `qd.ndarray(..., split=0)` and `qd.field(..., split=0)`.
+    """An array an axis of which is split over ranks. Made by `qd.ndarray(..., split=0)` and `qd.field(..., split=0)`.
 
     `shape` is that of the whole array. Methods are collective: all ranks call them, in the same order.
     """
@@ -113,9 +134,10 @@ class SplitNdarray(_octants.Ndarray):
     """The gradient, which is split the same way; None without `needs_grad`."""
     dual = None
 
-    def _setup(self, local: Ndarray, rows: tuple[int, int], halo: int, periodic: bool) -> None:
-        # An instance of a class with elements, which `Ndarray` lacks.
+    def _setup(self, local: Ndarray, axis: int, rows: tuple[int, int], halo: int, periodic: bool) -> None:
+        # An instance of a class with elements, which `Ndarray` lacks. Its first axis counts the rows.
         self._local: Any = local
+        self._axis = axis
         self._rows = rows
         self._halo = halo
         self._periodic = periodic
@@ -123,7 +145,17 @@ class SplitNdarray(_octants.Ndarray):
         self._ghost_sums: dict[tuple[int, int], GhostSums] = {}
         # Kernels read them at each launch, for `qd.distributed.assume_local`.
         self._first_local_row = max(0, rows[0] - halo)
-        self._last_local_row = min(self.shape[0], rows[1] + halo) - 1
+        self._last_local_row = min(self._extent, rows[1] + halo) - 1
+
+    @property
+    def split(self) -> int:
+        """The axis that is split."""
+        return self._axis
+
+    @property
+    def _extent(self) -> int:
+        """Number of rows of the whole array: its extent along the axis that is split."""
+        return int(self.shape[self._axis])
 
     @property
     def rows(self) -> tuple[int, int]:
@@ -163,7 +195,7 @@ class SplitNdarray(_octants.Ndarray):
 
     def block(self, rank: int) -> tuple[int, int]:
         """The rows `[first, end)` that a rank owns."""
-        return rows_of_rank(self.shape[0], rank, world().size)
+        return rows_of_rank(self._extent, rank, world().size)
 
     def forget_ghosts(self) -> None:
         """Invalidates the ghost rows, because the owners' rows are about to change."""
@@ -193,7 +225,7 @@ class SplitNdarray(_octants.Ndarray):
         me = world().rank
         others = [rank for rank in range(world().size) if rank != me]
         parts = [(rank, own) for rank in others for _, own in self._needs(rank, me, before, after)]
-        incoming = make_ndarray(self.element_type, (max(1, sum(b - a for _, (a, b) in parts)), *self.shape[1:]))
+        incoming = make_ndarray(self.element_type, (max(1, sum(b - a for _, (a, b) in parts)), *self._local.shape[1:]))
         at = incoming._offset_in_memory
         receives, sums = [], []
         for rank, part in parts:
@@ -209,7 +241,7 @@ class SplitNdarray(_octants.Ndarray):
 
     def _needs(self, reader: int, owner: int, before: int, after: int) -> list[tuple[Rows, Rows]]:
         """Pairs of row ranges: ghost rows of `reader`, and the rows of `owner` that they are copies of."""
-        extent = self.shape[0]
+        extent = self._extent
         first, end = self.block(reader)
         own_first, own_end = self.block(owner)
         # The distance of a ghost row from the row that it copies, in multiples of the array's length.
@@ -241,37 +273,98 @@ class SplitNdarray(_octants.Ndarray):
         """The whole array on each rank; with `gather=False`, the rows of this rank."""
         own = self._own_rows()
         if not gather:
-            return own
+            return np.moveaxis(own, 0, self._axis)
         ranks = world()
         blocks = [self.block(rank) for rank in range(ranks.size)]
         shapes = [(end - first, *own.shape[1:]) for first, end in blocks]
-        return np.concatenate(gather_arrays(own, shapes, "to_numpy() of a split array"))
+        rows = np.concatenate(gather_arrays(own, shapes, "to_numpy() of a split array"))
+        return np.ascontiguousarray(np.moveaxis(rows, 0, self._axis))
 
     def from_numpy(self, array: Array, *, local: bool = False) -> None:
         """Sets the elements from the whole array; with `local=True`, from the rows of this rank."""
         first, end = self._rows
         expected = (*self.shape, *self.element_shape)
         if local:
-            expected = (end - first, *expected[1:])
+            expected = (*expected[: self._axis], end - first, *expected[self._axis + 1 :])
         if tuple(np.shape(array)) != expected:
             raise ValueError(f"Mismatch shape: {expected} expected, but {np.shape(array)} provided")
-        self._set_rows(np.asarray(array) if local else np.asarray(array)[first:end])
+        rows = np.moveaxis(np.asarray(array), self._axis, 0)
+        self._set_rows(rows if local else rows[first:end])
 
     def fill(self, value: Any) -> None:
         """Sets all elements to a value."""
-        self._local.fill(value)
+        gradient = self.grad
+        clear = None if gradient is None else lambda: gradient.fill(0)
+        if not self._is_captured("fill", (self,), lambda of, stream: of._fill(value, stream), clear):
+            self._fill(value, None)
+
+    def _fill(self, value: Any, stream: Any) -> None:
+        self._local.fill(value, qd_stream=stream)
         self.forget_ghosts()
 
     def copy_from(self, other: SplitNdarray) -> None:
         """Sets the elements from another array that is split the same way."""
-        if not isinstance(other, SplitNdarray) or (other.shape, other.halo) != (self.shape, self.halo):
-            raise ValueError("copy_from() needs a split array of the same shape and halo")
-        self._local.copy_from(other._local)
+        if not isinstance(other, SplitNdarray) or other._form() != self._form():
+            raise ValueError("copy_from() needs a split array of the same shape, axis and halo")
+        if not self._captures_copy(other):
+            self._copy(other, None)
+
+    def _copy(self, other: SplitNdarray, stream: Any) -> None:
+        self._local.copy_from(other._local, qd_stream=stream)
         self.forget_ghosts()
 
+    def _form(self) -> tuple[Any, ...]:
+        return self.shape, self._axis, self._halo
+
+    def _captures_copy(self, other: SplitNdarray) -> bool:
+        taken, added = self.grad, other.grad
+
+        def gradient() -> None:
+            assert taken is not None
+            if added is None:
+                taken.fill(0)
+            else:
+                taken._is_captured("gradient of copy", (taken, added), lambda to, of, _: to._add_back(of), None)
+
+        copy = lambda to, source, stream: to._copy(source, stream)  # noqa: E731
+        return self._is_captured("copy", (self, other), copy, None if taken is None else gradient)
+
+    def _add_back(self, to: SplitNdarray) -> None:
+        """The gradient of a copy: adds the elements to those of another array, and zeroes them."""
+        for own, other in zip(self._locals(), to._locals(), strict=True):
+            with _octants.on_program(own._serial):
+                add_back(own, other)
+        self.forget_ghosts()
+        to.forget_ghosts()
+
+    def _blocks_here(self) -> list[tuple[int, SplitNdarray]]:
+        """The blocks of this process, with their numbers."""
+        return [(world().rank, self)]
+
+    def _locals(self) -> list[Any]:
+        """The memory of this rank, or of each device."""
+        return [self._local]
+
+    def _is_captured(
+        self, name: str, arrays: tuple[Any, ...], perform: Callable[..., None], gradient: Callable[[], None] | None
+    ) -> bool:
+        """Makes an operation a step of the graph that this thread captures. Each launch must invalidate the ghost rows, so
+        the host takes part. Returns False if the thread captures none, or if the array has no ghost rows.
+        """
+        graph = capturing_graph()
+        if graph is None or not self._has_ghosts():
+            return False
+        graph._note_host_step(HostStep(name, arrays, perform, gradient=gradient))
+        return True
+
+    def _has_ghosts(self) -> bool:
+        return self._periodic or world().size > 1
+
     def __getitem__(self, key: Any) -> Any:
+        self._refuse_in_capture()
         index = self._index(key)
-        rank = next(r for r in range(world().size) if self.block(r)[0] <= index[0] < self.block(r)[1])
+        row = index[self._axis]
+        rank = next(r for r in range(world().size) if self.block(r)[0] <= row < self.block(r)[1])
         value = np.zeros(tuple(self.element_shape), np.dtype(self.dtype.numpy))
         if rank == world().rank:
             element = self._local[self._in_memory(index)]
@@ -288,8 +381,9 @@ class SplitNdarray(_octants.Ndarray):
         return Matrix._around(value, self.dtype, write_back)
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        self._refuse_in_capture()
         index = self._index(key)
-        if self._rows[0] <= index[0] < self._rows[1]:
+        if self._rows[0] <= index[self._axis] < self._rows[1]:
             self._local[self._in_memory(index)] = value
         self.forget_ghosts()
 
@@ -298,6 +392,14 @@ class SplitNdarray(_octants.Ndarray):
 
     def __repr__(self) -> str:
         return f"<qd.ndarray of shape {self.shape}, rows {self._rows[0]} to {self._rows[1]} on rank {world().rank}>"
+
+    def _refuse_in_capture(self) -> None:
+        """Raises on all ranks, not only on the one that has the element."""
+        if _octants.capturing():
+            raise OctantsRuntimeError(
+                "an element of a split array cannot be accessed while this thread captures a graph: do this before the "
+                "capture, or after the graph was launched"
+            )
 
     def _own_rows(self) -> Array:
         first, end = self._rows
@@ -320,4 +422,5 @@ class SplitNdarray(_octants.Ndarray):
         return tuple(int(i) for i in index)
 
     def _in_memory(self, index: tuple[int, ...]) -> tuple[int, ...]:
-        return (index[0] - self._rows[0] + self._halo, *index[1:])
+        axis = self._axis
+        return (index[axis] - self._rows[0] + self._halo, *index[:axis], *index[axis + 1 :])

@@ -115,13 +115,13 @@ class SplitPlan:
     def _check(self, task: Task) -> None:
         """Raises if a task cannot run on several ranks."""
         used = task.of_rows()
-        if len({self._arrays[buffer].shape[0] for buffer in used}) > 1:
+        if len({self._arrays[buffer]._extent for buffer in used}) > 1:
             shapes = ", ".join(sorted({str(self._arrays[buffer].shape) for buffer in used}))
             raise self._error(
                 f"one loop uses arrays with different numbers of rows ({shapes}), whose rows are split differently"
             )
         for buffer, row in task.last_rows:
-            extent = self._arrays[buffer].shape[0]
+            extent = self._arrays[buffer]._extent
             if row != extent - 1:
                 raise self._error(
                     f"a row index is clamped to {row}, but only clamping to the last row, {extent - 1}, is supported"
@@ -132,12 +132,11 @@ class SplitPlan:
                 raise self._error(
                     f"a row index wraps around in an array of shape {array.shape}: create the array with periodic=True"
                 )
-            if modulus not in (None, array.shape[0]):
-                raise self._error(f"a row index is taken modulo {modulus} in an array with {array.shape[0]} rows")
-            if end is not None and end > array.shape[0]:
+            if modulus not in (None, array._extent):
+                raise self._error(f"a row index is taken modulo {modulus} in an array with {array._extent} rows")
+            if end is not None and end > array._extent:
                 raise self._error(
-                    f"row indices wrap around in a loop over rows up to {end - 1} "
-                    f"of an array with {array.shape[0]} rows"
+                    f"row indices wrap around in a loop over rows up to {end - 1} of an array with {array._extent} rows"
                 )
         for halos, verb in ((task.reads, "read of"), (task.adds, "added to in")):
             for buffer, before, after in halos:
@@ -158,7 +157,9 @@ class SplitPlan:
 
     def _agree(self) -> None:
         """Raises on all ranks unless they launch the same kernel on arrays of the same shapes."""
-        shapes = {buffer: (array.shape, array.halo, array.periodic) for buffer, array in self._arrays.items()}
+        shapes = {
+            buffer: (array.shape, array.split, array.halo, array.periodic) for buffer, array in self._arrays.items()
+        }
         plan = [
             None if t is None else (t.reads, t.writes, t.adds, [(u[0], u[1], u[3]) for u in t.updates])
             for t in self._described
@@ -203,7 +204,7 @@ class SplitPlan:
 def make_exchange(task: TaskPlan, missing: tuple[bool, ...], arrays: dict[int, SplitNdarray]) -> GhostExchange:
     """The exchange before a task, for the given reads whose ghost rows are not valid."""
     array = arrays[task.rows]
-    extent, (first, end) = array.shape[0], array.rows
+    extent, (first, end) = array._extent, array.rows
     sends, receives, copies, before, after = [], [], [], 0, 0
     for place, (buffer, rows_before, rows_after) in enumerate(task.reads):
         if not missing[place]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import itertools
 import os
 import sys
 from typing import Any
@@ -19,7 +20,7 @@ from octants._distributed.memory_ranges import range_of_numpy
 from octants._distributed.nccl_choice import with_nccl
 from octants.exceptions import OctantsDistributedError
 
-__all__ = ["agree", "broadcast_array", "gather_arrays", "join", "leave", "world"]
+__all__ = ["agree", "agree_on_steps", "broadcast_array", "gather_arrays", "join", "leave", "world"]
 
 Array = np.ndarray[Any, Any]
 
@@ -143,5 +144,18 @@ def agree(text: str, what: str) -> None:
         lengths = gather_arrays(np.array([len(text.encode())]), [(1,)] * ranks.size, what)
         texts = gather_arrays(np.frombuffer(text.encode(), np.uint8), [(int(n[0]),) for n in lengths], what)
         said = [bytes(t).decode() for t in texts]
-        raise failed(ranks, what, f"rank {differs[0]} runs {said[differs[0]]}, but rank 0 runs {said[0]}")
+        here, first = _first_difference(said[differs[0]], said[0])
+        raise failed(ranks, what, f"rank {differs[0]} runs {here}, but rank 0 runs {first}")
     _agreed.add(text)
+
+
+def agree_on_steps(steps: list[str]) -> None:
+    """Raises on all ranks unless all launch graphs with the same exchanges, in the same order."""
+    if steps:
+        agree("\n".join(f"{step} as exchange {n} of a graph" for n, step in enumerate(steps, 1)), "launch of a graph")
+
+
+def _first_difference(a: str, b: str) -> tuple[str, str]:
+    """The first lines that differ."""
+    lines = itertools.zip_longest(a.splitlines(), b.splitlines(), fillvalue="a graph without this exchange")
+    return next((x, y) for x, y in lines if x != y)

@@ -12,12 +12,14 @@ from typing import Any
 from octants import _octants
 from octants._arrays import shadow_buffers
 from octants._arrays.element_kernels import add_back
+from octants._distributed.world import agree_on_steps
 from octants._language.python_scope import runs_as_python
 from octants._profiling.timelines import Timeline
 from octants._profiling.written_files import AnyPath, write_text, write_whole
 from octants._streams import saved_graphs
 from octants._streams.graph_drawings import drawing, times_of
-from octants._streams.named_arguments import Use, find_uses, new_member, with_member
+from octants._streams.host_steps import HostStep, capturing_graph, form_of, open_graphs
+from octants._streams.named_arguments import Use, find_uses, member_at, new_member, paths_of_arrays, with_member
 from octants.exceptions import OctantsRuntimeError
 
 __all__ = ["CapturedGraph", "capture", "load"]
@@ -56,6 +58,12 @@ class CapturedGraph:
         self._version = 0
         # Fills and copies use other memory than when they were captured.
         self._moved = False
+        # The steps that the host performs, by index, and their uses of named objects: the step, the index of the array,
+        # and the path of members.
+        self._host_steps: dict[int, HostStep] = {}
+        self._host_uses: dict[str, list[tuple[int, int, tuple[str, ...]]]] = {}
+        # All ranks are known to have captured the same exchanges.
+        self._agreed = False
         # For a loaded graph, the arrays that were passed for its names.
         self._loaded: dict[str, saved_graphs.Array] | None = None
 
@@ -69,11 +77,11 @@ class CapturedGraph:
         self._graph.begin()
         writes = _HostWrites(self)
         shadow_buffers.open_scopes.append(writes)
-        _capturing[threading.get_ident()] = self
+        open_graphs[threading.get_ident()] = self
         try:
             yield self
         finally:
-            del _capturing[threading.get_ident()]
+            del open_graphs[threading.get_ident()]
             shadow_buffers.open_scopes.remove(writes)
             self._graph.end()
 
@@ -85,8 +93,11 @@ class CapturedGraph:
         """
         if self._unready is not None:
             self._check_ended()
+        outer = capturing_graph()
+        if not self._agreed and outer is None:
+            agree_on_steps(self._graph.collectives())
+            self._agreed = True
         self._graph.launch(stream)
-        outer = _capturing.get(threading.get_ident()) if _capturing else None
         if outer is not None:
             outer._note(self)
             # Its steps use them even if they are replaced here.
@@ -101,7 +112,7 @@ class CapturedGraph:
         Raises TypeError if the object has no graph handle, and RuntimeError outside the block and on devices without
         graphs.
         """
-        if _capturing.get(threading.get_ident()) is not self:
+        if capturing_graph() is not self:
             raise OctantsRuntimeError(
                 "a graph can only be added inside the `with` block that captures this one, on a capturing thread"
             )
@@ -175,6 +186,13 @@ class CapturedGraph:
         noted = (gradient, gradient._version) if isinstance(gradient, CapturedGraph) else gradient
         self._others.append((self._graph.noted_steps(), noted))
 
+    def _note_host_step(self, step: HostStep, stream: Any = None) -> None:
+        """Records a step that the host performs at each launch of the graph, after the earlier steps of a stream."""
+        self._graph.add_host_step(step.name, step.collective, step.calling(), stream)
+        self._host_steps[self._graph.noted_steps() - 1] = step
+        if step.gradient is not None:
+            self._note(step.gradient)
+
     def update(self, **arguments: Any) -> None:
         """Replaces arguments of the recorded launches, effective from the next launch of the graph.
 
@@ -193,7 +211,7 @@ class CapturedGraph:
             self._rebind(self._loaded, arguments)
             return
         self._check_ended()
-        if threading.get_ident() in _capturing:
+        if capturing_graph() is not None:
             raise OctantsRuntimeError(
                 "a graph cannot be updated in the `with` block that captures another one: update it before the block, "
                 "or capture the launches of each step as a separate graph"
@@ -202,10 +220,12 @@ class CapturedGraph:
             self._calls = self._recorded_calls()
         targets: dict[_Target, tuple[str, Any]] = {}
         parts: list[saved_graphs.MovedPart] = []
+        steps: dict[int, HostStep] = {}
         for name, value in arguments.items():
             moved = self._moved_parts(name, value, parts)
             parts += moved
-            for target, new in self._targets(name, value, self._calls, bool(moved)):
+            others = self._exchanged_host_steps(name, value, steps)
+            for target, new in self._targets(name, value, self._calls, bool(moved) or others):
                 other, known = targets.setdefault(target, (name, new))
                 if not _is_same(known, new):
                     raise TypeError(f"`{other}` and `{name}` are one argument of a captured launch: update only one")
@@ -225,6 +245,12 @@ class CapturedGraph:
             self._calls[number] = (kernel, names, args)
         if parts:
             self._move(parts)
+        for number, step in steps.items():
+            self._graph.exchange_host_step(number, step.name, step.collective, step.calling())
+        if steps:
+            self._host_steps.update(steps)
+            self._moved = True
+        self._agreed = False
         self._named.update((name, value) for name, value in arguments.items() if name in self._named)
         self._version += 1
 
@@ -308,6 +334,13 @@ class CapturedGraph:
             for name, thing in self._named.items():
                 self._uses[name] = find_uses(thing, calls)
                 self._transferred[name] = saved_graphs.transferred(self._graph, name, thing)
+                paths = paths_of_arrays(thing) if self._host_steps else {}
+                self._host_uses[name] = [
+                    (number, place, paths[id(array)])
+                    for number, step in self._host_steps.items()
+                    for place, array in enumerate(step.arrays)
+                    if id(array) in paths
+                ]
 
     def _recorded_calls(self) -> list[saved_graphs.Call]:
         return [(kernel, names, list(args)) for kernel, names, args, _ in self._graph.calls()]
@@ -365,6 +398,18 @@ class CapturedGraph:
                 )
         return parts
 
+    def _exchanged_host_steps(self, name: str, value: Any, steps: dict[int, HostStep]) -> bool:
+        """Adds the host's steps that use a named object, with the object that replaces it. Returns whether there are any."""
+        for number, place, path in self._host_uses.get(name, ()):
+            step = steps.get(number, self._host_steps[number])
+            other, array = member_at(value, path), step.arrays[place]
+            what = ".".join((name, *path))
+            if type(other) is not type(array) or form_of(other) != form_of(array):
+                is_ = form_of(other) if type(other) is type(array) else f"a {type(other).__name__!r} object"
+                raise TypeError(f"the step {step.name} uses `{what}`, {form_of(array)}: it cannot be replaced by {is_}")
+            steps[number] = step._replace(arrays=(*step.arrays[:place], other, *step.arrays[place + 1 :]))
+        return bool(self._host_uses.get(name))
+
     def _move(self, parts: list[saved_graphs.MovedPart]) -> None:
         """Replaces arrays in fills and copies."""
         for part in parts:
@@ -415,10 +460,6 @@ def _graph_handle(graph: Any) -> int:
 
 def _refuse_gradient() -> None:
     raise OctantsRuntimeError("a captured graph has no gradient if another library's graph is among its steps")
-
-
-_capturing: dict[int, CapturedGraph] = {}
-"""The graph that each thread captures."""
 
 
 _Target = tuple[int, int, tuple[str, ...]]

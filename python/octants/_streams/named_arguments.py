@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from octants._arrays.ndarrays import Ndarray
+from octants import _octants
 from octants._fields.fields import TensorField
 from octants._streams.saved_graphs import Call, bare, member_names
 
@@ -56,6 +56,21 @@ def find_uses(named: Any, calls: list[Call]) -> list[Use]:
     return uses
 
 
+def paths_of_arrays(named: Any) -> dict[int, _Path]:
+    """The paths from a named object to itself and to the arrays and objects in it, by their identity."""
+    paths: dict[int, _Path] = {id(bare(named)): ()}
+    for path, member in _members(named):
+        paths.setdefault(id(bare(member)), path)
+    return paths
+
+
+def member_at(of: Any, path: _Path) -> Any:
+    """The member at a path; None if there is none."""
+    for part in path:
+        of = getattr(bare(of), part, None)
+    return bare(of)
+
+
 def new_member(name: str, use: Use, value: Any) -> Any:
     """The replacement of a used object when `value` replaces the named one."""
     if use.members == ((),):
@@ -98,7 +113,7 @@ def _members(of: Any, shadows: bool = True) -> Iterator[tuple[_Path, Any]]:
 
     def walk(thing: Any, path: _Path) -> Iterator[tuple[_Path, Any]]:
         thing = bare(thing)
-        if isinstance(thing, (TensorField, Ndarray)):
+        if isinstance(thing, (TensorField, _octants.Ndarray)):
             for shadow in ("grad", "dual") if shadows else ():
                 member = getattr(thing, shadow, None)
                 if member is not None:
@@ -122,4 +137,4 @@ def _is_array(thing: Any) -> bool:
     """Whether it is an array, of Octants or of another library. Scalars and constants do not count: equal ones may
     share identity.
     """
-    return isinstance(bare(thing), (TensorField, Ndarray)) or hasattr(type(thing), "__dlpack__")
+    return isinstance(bare(thing), (TensorField, _octants.Ndarray)) or hasattr(type(thing), "__dlpack__")

@@ -69,7 +69,7 @@ def find_memory(
 
 def check_array(path: str, what: str, thing: Any) -> Array:
     """The array behind an object. Raises TypeError unless it matches the description."""
-    array = bare(thing)
+    array = _in_memory(bare(thing))
     is_ = description(array) if isinstance(array, (TensorField, Ndarray)) else f"a {type(thing).__name__!r} object"
     if is_ != what:
         raise TypeError(f"the graph uses `{path}`, {what}: got {is_}")
@@ -158,9 +158,15 @@ def bare(thing: Any) -> Any:
     return unwrap() if callable(unwrap) else thing
 
 
+def _in_memory(thing: Any) -> Any:
+    """The rows of a split array that this process has, as an ndarray; any other object itself."""
+    is_split = isinstance(thing, _octants.Ndarray) and not isinstance(thing, Ndarray)
+    return thing._local if is_split else thing
+
+
 def _arrays(path: str, thing: Any, depth: int = 0) -> Iterator[tuple[str, Array]]:
     """The arrays in an argument, each with its path."""
-    thing = bare(thing)
+    thing = _in_memory(bare(thing))
     if isinstance(thing, (TensorField, Ndarray)):
         yield path, thing
         for shadow in ("grad", "dual"):

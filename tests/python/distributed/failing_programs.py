@@ -58,17 +58,64 @@ def other_shape(rank):
     qd.distributed.all_reduce(np.zeros(3 + rank))
 
 
-def captured(_):
-    """A graph would not exchange rows."""
+def known_kernels():
+    """Two arrays on which the ranks have launched both kernels, as all know."""
     x, y = make(), make()
-    with qd.graph.capture():
+    shift(x, y)
+    shift_back(x, y)
+    return x, y
+
+
+def other_graph(rank):
+    """Ranks capture the same kernels in different orders."""
+    x, y = known_kernels()
+    with qd.graph.capture() as graph:
+        for kernel in (shift, shift_back) if rank == 0 else (shift_back, shift):
+            kernel(x, y)
+    graph.launch()
+
+
+def shorter_graph(rank):
+    """A rank captures fewer launches."""
+    x, y = known_kernels()
+    with qd.graph.capture() as graph:
         shift(x, y)
+        if rank == 0:
+            shift_back(x, y)
+    graph.launch()
+
+
+def graph_for_kernel(rank):
+    """A rank launches a graph, another one a kernel."""
+    x, y = make(), make()
+    shift(x, y)
+    with qd.graph.capture() as graph:
+        shift(x, y)
+    if rank == 0:
+        graph.launch()
+    shift_back(x, y)
+
+
+def lost_in_a_graph(rank):
+    """A rank does not launch the graph again."""
+    x, y = make(), make()
+    with qd.graph.capture() as graph:
+        x.fill(1.0)
+        shift(x, y)
+    graph.launch()
+    if rank == 1:
+        sys.stdout.flush()
+        time.sleep(60)
+    graph.launch()
+
+
+PROGRAMS = (lost, lost_later, other_kernel, other_shape, other_graph, shorter_graph, graph_for_kernel, lost_in_a_graph)
 
 
 def main():
     qd.distributed.init(timeout=3.0)
     qd.init(arch=qd.cpu)
-    {p.__name__: p for p in (lost, lost_later, other_kernel, other_shape, captured)}[sys.argv[1]](qd.distributed.rank())
+    {program.__name__: program for program in PROGRAMS}[sys.argv[1]](qd.distributed.rank())
     print("no error")
 
 

@@ -464,6 +464,66 @@ def particles(_):
     return {"near": cells.near.to_numpy(), "seen": found, "mass": cells.mass.to_numpy()}
 
 
+def moving(_):
+    """Particles move to the blocks that have their cells, with fields of structs and an array of other axes."""
+    count, room = 90, 100
+    cells = qd.ndarray(qd.i32, shape=(N,), split=0, halo=1)
+    blocks = len(cells.blocks)
+    body = qd.types.struct(place=qd.f64, of=qd.types.vector(2, qd.i32))
+    bodies = body.field(shape=(blocks * room,), split=0, halo=0)
+    marks = qd.ndarray(qd.i32, shape=(3, blocks * room), split=1, halo=1)
+    owner = qd.ndarray(qd.i32, shape=(blocks * room,), split=0, halo=0)
+
+    @qd.kernel
+    def start():
+        for p in owner:
+            owner[p] = -1
+            if p < count:
+                bodies[p].place = (p * 37 % (4 * N)) / 4.0
+                bodies[p].of = qd.Vector([p, p % 7 - 3])
+                for k in range(3):
+                    marks[k, p] = 10 * p + k
+                owner[p] = qd.distributed.block_of_row(int(bodies[p].place), N, blocks)
+
+    @qd.kernel
+    def step(cells: qd.types.ndarray()):
+        for p in owner:
+            if owner[p] >= 0:
+                cells[qd.distributed.assume_local(cells, int(bodies[p].place))] += bodies[p].of[0] + 1
+        for p in owner:
+            if owner[p] >= 0:
+                bodies[p].place += bodies[p].of[1] * 0.75
+                if bodies[p].place < 0.0:
+                    bodies[p].place += N
+                if bodies[p].place >= N:
+                    bodies[p].place -= N
+                owner[p] = qd.distributed.block_of_row(int(bodies[p].place), N, blocks)
+
+    start()
+    qd.distributed.move_rows(owner, bodies, marks)
+    for _ in range(12):
+        step(cells)
+        qd.distributed.move_rows(owner, bodies, marks)
+    used, found = owner.to_numpy(), bodies.to_numpy()
+    (here,) = np.nonzero(used >= 0)
+    assert len(here) == count
+    assert (used[here] == here // room).all()
+    order = here[np.argsort(found["of"][here, 0])]
+    if blocks > 1:
+        owner.fill(0)
+        with np.testing.assert_raises_regex(qd.OctantsDistributedError, "block 0 has room for 0 rows"):
+            qd.distributed.move_rows(owner, bodies)
+        owner.fill(blocks)
+        with np.testing.assert_raises_regex(qd.OctantsDistributedError, f"there are only {blocks} blocks"):
+            qd.distributed.move_rows(owner, bodies)
+    return {
+        "cells": cells.to_numpy(),
+        "place": found["place"][order],
+        "of": found["of"][order],
+        "marks": marks.to_numpy()[:, order],
+    }
+
+
 def structs(_):
     """A field of structs, with a struct as a member, and fields of vectors and matrices by their constructors."""
     inner = qd.types.struct(mass=qd.f32, count=qd.i32)
@@ -520,6 +580,95 @@ def elements(_):
     return {"before": before, "y": y.to_numpy(), "read": np.array([x[5, 1], y[4, 1], x[N - 1, 0]])}
 
 
+def other_axes(_):
+    """Arrays that are split along their second or third axis, beside others: stencils, sums, ghost sums, elements,
+    periodic rows and gathered rows."""
+    x = qd.field(qd.i32, shape=(M, N), split=1)
+    y = qd.ndarray(qd.i32, shape=(M, N), split="y")
+    v = qd.ndarray(qd.types.vector(2, qd.i64), shape=(3, M, N), split=2, halo=1)
+    w = qd.ndarray(qd.i32, shape=(N, M), split=0)
+    p = qd.ndarray(qd.i32, shape=(M, N), split=1, halo=1, periodic=True)
+    total = qd.field(qd.i32, shape=())
+    columns = qd.field(qd.i32, shape=M)
+
+    @qd.kernel
+    def run(y: qd.types.ndarray(), v: qd.types.ndarray(), w: qd.types.ndarray(), p: qd.types.ndarray()):
+        for i, j in x:
+            x[i, j] = i * 31 % 17 + j * j % 23
+        for i, j in qd.ndrange(M, (1, N - 1)):
+            y[i, j] = x[i, j - 1] + 2 * x[i, j + 1] + 100 * w[j, i]
+        for j in range(N):
+            for i in range(M):
+                w[j, i] += x[i, qd.min(j + 1, x.shape[1] - 1)] + i
+        for k, i, j in v:
+            v[k, i, j] = qd.Vector([x[i, j] * k, y[i, j] - w[j, i]], dt=qd.i64)
+        for i, j in x:
+            total[None] += x[i, j] * y[i, j] % 7
+            columns[i] += w[j, i]
+        for i, j in qd.ndrange(M, (1, N - 1)):
+            y[i, j - 1] += x[i, j]
+            y[i, j + 1] -= x[i, j] * 3
+        for i, j in p:
+            p[i, j] = y[i, j] % 97
+        for i, j in p:
+            x[i, j] = p[i, (j + 1) % p.shape[1]] - 5 * p[i, (j - 1) % p.shape[1]]
+
+    y.from_numpy(np.arange(M * N, dtype=np.int32).reshape(M, N) % 13)
+    w[4, 3] = 9
+    run(y, v, w, p)
+    y[2, N - 1] = 77
+    v[1, 2, 20] = [5, 6]
+    run(y, v, w, p)
+    rows = x.to_numpy(gather=False)
+    first, end = x.rows
+    assert (x.split, rows.shape) == (1, (M, end - first))
+    assert (rows == x.to_numpy()[:, first:end]).all()
+    copy = qd.field(qd.i32, shape=(M, N), split=1)
+    copy.from_numpy(rows, local=True)
+    again = qd.field(qd.i32, shape=(M, N), split=1)
+    again.copy_from(copy)
+    return {
+        "x": x.to_numpy(),
+        "y": y.to_numpy(),
+        "v": v.to_numpy(),
+        "w": w.to_numpy(),
+        "copy": again.to_numpy(),
+        "total": total.to_numpy(),
+        "columns": columns.to_numpy(),
+        "read": np.array([x[3, 5], y[2, N - 1]]),
+    }
+
+
+def random_numbers(_):
+    """Iterations draw the numbers that they draw in loops over arrays that are not split."""
+
+    @qd.kernel
+    def draw(x: qd.types.ndarray(), y: qd.types.ndarray(), z: qd.types.ndarray()):
+        for i, j in x:
+            x[i, j] = qd.random(qd.i32) % 1000
+            if x[i, j] % 2 == 0:
+                x[i, j] += 10 * (qd.random(qd.i32) % 100)
+        for i in range(1, N - 1):
+            total = qd.cast(0.0, qd.f64)
+            for _ in range(i % 5):
+                total += qd.random(qd.f64)
+            y[i] = total + x[i - 1, 0] * qd.random(qd.f32) + x[i + 1, 1]
+        for j, i in z:
+            z[j, i] = qd.random(qd.u64) + qd.cast(x[i, j], qd.u64)
+
+    found = {}
+    for name, options in (("", {}), ("1", {"split": 0})):
+        second = {"split": 1} if options else {}
+        qd.sync()
+        x = qd.ndarray(qd.i32, shape=(N, M), **options)
+        y = qd.ndarray(qd.f64, shape=(N,), **options)
+        z = qd.ndarray(qd.u64, shape=(M, N), **second)
+        draw(x, y, z)
+        draw(x, y, z)
+        found |= {f"{key}{name}": array.to_numpy() for key, array in (("x", x), ("y", y), ("z", z))}
+    return found
+
+
 def collectives(_):
     """Arrays that each rank has."""
     ranks, me = qd.distributed.size(), qd.distributed.rank()
@@ -556,7 +705,9 @@ def save(folder):
     x.from_numpy(np.arange(N * M, dtype=np.float32).reshape(N, M))
     s = qd.field(qd.i32, shape=3)
     s.fill(9)
-    qd.distributed.save(folder / "state", x=x, s=s)
+    y = qd.ndarray(qd.f32, shape=(M, N), split=1)
+    y.from_numpy(np.arange(N * M, dtype=np.float32).reshape(M, N))
+    qd.distributed.save(folder / "state", x=x, s=s, y=y)
     return {}
 
 
@@ -564,8 +715,9 @@ def load(folder):
     """Reads them."""
     x = qd.ndarray(qd.f32, shape=(N, M), split=0)
     s = qd.field(qd.i32, shape=3)
-    qd.distributed.load(folder / "state", x=x, s=s)
-    return {"x": x.to_numpy(), "s": s.to_numpy()}
+    y = qd.ndarray(qd.f32, shape=(M, N), split=1)
+    qd.distributed.load(folder / "state", x=x, s=s, y=y)
+    return {"x": x.to_numpy(), "s": s.to_numpy(), "y": y.to_numpy()}
 
 
 PROGRAMS = (
@@ -583,10 +735,13 @@ PROGRAMS = (
     gradients,
     gradients_of_rows,
     particles,
+    moving,
     periodic,
     periodic_few_rows,
     structs,
     elements,
+    other_axes,
+    random_numbers,
     collectives,
     save,
     load,

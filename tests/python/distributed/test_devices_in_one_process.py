@@ -59,6 +59,7 @@ def test_saved_arrays_are_read_by_any_number_of_devices(writers, readers, tmp_pa
     loaded = results(split_programs.load, tmp_path, devices=readers)
     np.testing.assert_array_equal(loaded["x"], np.arange(37 * 11, dtype=np.float32).reshape(37, 11))
     assert (loaded["s"] == 9).all()
+    np.testing.assert_array_equal(loaded["y"], np.arange(37 * 11, dtype=np.float32).reshape(11, 37))
     assert len(list((tmp_path / "state").glob("rank-*.npz"))) == 1
 
 
@@ -170,6 +171,32 @@ def test_random_numbers_match_those_of_one_device():
     np.testing.assert_array_equal(draw(3), draw(1))
 
 
+@pytest.mark.parametrize("options", [{}, {"cpu_streams": True}, {"cpu_separate_memory": True}])
+@pytest.mark.parametrize("devices", [1, 3])
+def test_iterations_draw_the_numbers_of_loops_over_other_arrays(devices, options):
+    def draw(split):
+        qd.init(arch=qd.cpu, devices=devices, random_seed=11, **options)
+        x = qd.ndarray(qd.f64, shape=(N, 3), **split)
+        y = qd.ndarray(qd.i32, shape=(N,), **split)
+
+        @qd.kernel
+        def run(x: qd.types.ndarray(), y: qd.types.ndarray()):
+            for i, j in qd.ndrange((1, N), 3):
+                x[i, j] = qd.random(qd.f32)
+                for _ in range(i % 3):
+                    x[i, j] += qd.random(qd.f64)
+            for i in range(1, N - 1):
+                y[i] = qd.random(qd.i32) % 100 + int(10 * (x[i - 1, 0] + x[i + 1, 2]))
+
+        run(x, y)
+        run(x, y)
+        return x.to_numpy(), y.to_numpy()
+
+    for found, expected in zip(draw({"split": 0}), draw({}), strict=True):
+        assert len(np.unique(expected)) > N // 2
+        np.testing.assert_array_equal(found, expected)
+
+
 def test_captured_arrays_and_their_local_rows():
     def deposit(devices):
         qd.init(arch=qd.cpu, devices=devices)
@@ -228,8 +255,6 @@ def test_numpy_arrays_are_read_only_arguments():
 def test_unsupported_launches_are_refused():
     qd.init(arch=qd.cpu, devices=2, cpu_streams=True)
     x, y = make(), make()
-    with pytest.raises(RuntimeError, match="cannot be captured"), qd.graph.capture():
-        shift(x, y)
     with qd.create_stream() as stream, pytest.raises(RuntimeError, match="run on the default streams"):
         shift(x, y, qd_stream=stream)
     x.fill(1)
@@ -247,6 +272,27 @@ def test_gradients(program, options, tmp_path):
         several = results(getattr(split_programs, program), tmp_path, devices=devices, **options)
         for name in one:
             np.testing.assert_allclose(several[name], one[name], rtol=1e-10, atol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("devices", [1, 3])
+def test_gradients_along_another_axis(devices):
+    qd.init(arch=qd.cpu, devices=devices)
+    x = qd.field(qd.f64, shape=(3, N), split=1, needs_grad=True)
+    loss = qd.field(qd.f64, shape=(), needs_grad=True)
+
+    @qd.kernel
+    def energy():
+        for k, i in qd.ndrange(3, (1, N - 1)):
+            loss[None] += x[k, i - 1] * x[k, i + 1] * (k + 1)
+
+    values = np.arange(3.0 * N).reshape(3, N) % 7
+    x.from_numpy(values)
+    with qd.ad.Tape(loss):
+        energy()
+    expected = np.zeros((3, N))
+    expected[:, :-2] += values[:, 2:]
+    expected[:, 2:] += values[:, :-2]
+    assert (x.grad.to_numpy() == expected * np.array([[1], [2], [3]])).all()
 
 
 def test_split_arrays_of_another_device_group_are_refused():

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use octants_runtime::{
-    Buffer, Caller, CounterSnapshot, DeviceError, ErrorKind, HostArray, LaunchOrder, Results, Stream, nesting,
+    Buffer, Caller, CounterSnapshot, DeviceError, ErrorKind, HostArray, HostStep, LaunchOrder, Results, Stream, nesting,
 };
 
 use super::build::{Launching, TripSlots};
@@ -156,10 +156,29 @@ impl Session {
             _ => slots,
         };
         // SAFETY: the caller's contract.
-        let launch = || counters.restored(on, caller, || unsafe { self.launch(code, slots, arrays, stream, caller) });
-        match order {
-            Some(order) => order.launch(on, (&code.kernel, slots, counters), launch),
-            None => launch(),
+        let launch = || unsafe { self.launch(code, slots, arrays, stream, caller) };
+        in_order((order, counters), (code, slots), (on, caller), launch)
+    }
+
+    /// Records a launch in this thread's capture, which the host makes at each launch of the graph by performing
+    /// `step`. `follows` is as for [`Session::launch_following`], if the launch is a gradient.
+    ///
+    /// # Errors
+    /// That the launch cannot be captured.
+    pub fn capture_host_launch(
+        &self,
+        follows: Option<(Option<&LaunchOrder>, &CounterSnapshot)>,
+        code: &Executable,
+        (slots, arrays): (&[u64], &[HostArray]),
+        (stream, caller): (Option<&Stream>, &dyn Caller),
+        step: Arc<HostStep>,
+    ) -> Result<(), Error> {
+        let on = self.stream_or_default(stream)?;
+        self.check_launch(code, slots, on, caller)?;
+        let note = || Ok(on.capture_host_launch(&code.kernel, slots, arrays, step)?);
+        match follows {
+            Some(follows) => in_order(follows, (code, slots), (on, caller), note),
+            None => note(),
         }
     }
 
@@ -329,4 +348,18 @@ fn no_trips(gradient: &str) -> DeviceError {
         gradient.trim_end_matches("_grad")
     );
     ErrorKind::Misuse { message }.into()
+}
+
+/// Makes a launch with the recorded values of its counters, after the launches of an order that it conflicts with.
+fn in_order<T>(
+    (order, counters): (Option<&LaunchOrder>, &CounterSnapshot),
+    (code, slots): (&Executable, &[u64]),
+    (on, caller): (&Stream, &dyn Caller),
+    launch: impl FnOnce() -> Result<T, Error>,
+) -> Result<T, Error> {
+    let launch = || counters.restored(on, caller, launch);
+    match order {
+        Some(order) => order.launch(on, (&code.kernel, slots, counters), launch),
+        None => launch(),
+    }
 }

@@ -1,7 +1,7 @@
 //! [`split_tasks_of`]: how each task runs on rows of split arrays, in the form that artifacts keep. [`of_gradient`]:
 //! why a gradient cannot run on rows.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use octants_artifact::{LocalRows, RowBound, SplitMemory, SplitTask};
 use octants_diag::{Code, Diagnostic};
@@ -21,7 +21,7 @@ use crate::trace::kind_of;
 pub(super) fn split_tasks_of(
     program: &mut Program,
     layout: &ArgLayout,
-    split: &BTreeSet<BufferId>,
+    split: &BTreeMap<BufferId, u32>,
 ) -> Result<Vec<Option<SplitTask>>, Error> {
     if split.is_empty() {
         return Ok(vec![None; program.tasks.len()]);

@@ -94,7 +94,7 @@ fn source_of(capture: &Capture) -> ArraySource {
                 needs_grad,
                 needs_dual: _,
                 is_view: _,
-                is_split: _,
+                split_axis: _,
             } = desc;
             let array = ArrayType {
                 element: type_to_stored(elem),
@@ -125,7 +125,7 @@ fn capture_of(source: &ArraySource) -> Capture {
                 needs_grad: array.needs_grad,
                 needs_dual: false,
                 is_view: false,
-                is_split: false,
+                split_axis: None,
             },
         },
         ArraySource::Object(obj, from) => Capture::Object { obj: Obj(*obj), from: from.clone() },

@@ -129,8 +129,8 @@ impl Lowerer<'_> {
         if desc.is_view {
             self.view_arrays.insert(id);
         }
-        if desc.is_split {
-            self.split_arrays.insert(id);
+        if let Some(axis) = desc.split_axis {
+            self.split_arrays.insert(id, axis);
         }
         id
     }

@@ -1,6 +1,6 @@
 //! [`Lowered`]: the result of lowering.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use octants_diag::Sources;
@@ -17,8 +17,8 @@ pub struct Lowered {
     pub kernel: Kernel,
     /// For each of `kernel.buffers`, how a launch finds it; `None` for fields.
     pub buffers: Vec<Option<Capture>>,
-    /// The arrays whose first axis is distributed over ranks.
-    pub split_arrays: BTreeSet<BufferId>,
+    /// The arrays that are distributed over ranks, and the axis along which they are.
+    pub split_arrays: BTreeMap<BufferId, u32>,
     /// For each of `kernel.roots`, the outside's id of the memory (`FieldDesc::components[..].root`).
     pub roots: Vec<u32>,
     /// For each of `kernel.params`, the parameter position and the members from there.

@@ -248,7 +248,7 @@ pub(crate) struct Lowerer<'w> {
     /// Arrays with `boundary="clamp"`: an index outside means the nearest element.
     clamped_arrays: BTreeSet<BufferId>,
     /// Arrays that are distributed over ranks.
-    split_arrays: BTreeSet<BufferId>,
+    split_arrays: BTreeMap<BufferId, u32>,
     /// The parallel loop around, with its bounds.
     iteration: Option<(ValueId, Vec<Range>)>,
     /// The innermost loop around over elements of a mesh: the elements, and the position of this one.
@@ -335,7 +335,7 @@ impl<'w> Lowerer<'w> {
             shared_roots: 0,
             shared_bytes: 0,
             clamped_arrays: BTreeSet::new(),
-            split_arrays: BTreeSet::new(),
+            split_arrays: BTreeMap::new(),
             iteration: None,
             mesh_loop: None,
             view_arrays: BTreeSet::new(),

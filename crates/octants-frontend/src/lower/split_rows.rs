@@ -25,7 +25,7 @@ impl Lowerer<'_> {
             let ty = type_name(self.b.ty(row));
             return self.err(Code::Type, format!("the row index of `assume_local` must be an integer, not {ty}"));
         }
-        if !self.split_arrays.contains(&array) {
+        if !self.split_arrays.contains_key(&array) {
             return Ok(Value::Rt(row));
         }
         let ty = self.b.ty(row).scalar().unwrap_or(Scalar::I32);

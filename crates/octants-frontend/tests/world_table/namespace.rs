@@ -166,7 +166,7 @@ fn ndarray(t: &Table, elem: Type, kw: &[(String, Obj)]) -> WorldResult<Obj> {
             needs_grad: false,
             needs_dual: false,
             is_view: false,
-            is_split: false,
+            split_axis: None,
         }),
         "Ndarray",
     )))
@@ -195,7 +195,7 @@ fn ndarray_annotation(t: &Table, args: &[Obj], kw: &[(String, Obj)]) -> WorldRes
             needs_grad: false,
             needs_dual: false,
             is_view: false,
-            is_split: false,
+            split_axis: None,
         }),
     ))
 }

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 
 use super::bind_arguments::Arguments;
 
+use super::captured_split;
 use super::launch_request::LaunchRequest;
 use super::recorded_launch::RecordedLaunch;
 use super::refusals::no_gradients;
@@ -362,7 +363,13 @@ impl Kernel {
         // SAFETY: the slots were filled by the layout of this code, from arrays that the caller's arguments, `gathered`
         // and the specialization keep alive, and whose extents they report.
         let end = unsafe {
-            if let Some(group) = &gathered.group_launch {
+            if let Some(step) = &gathered.host_step {
+                let follows =
+                    gathered.follows.as_ref().map(|Follows { order, counters }| (order.as_deref(), &**counters));
+                let given = (&slots[..], &arrays[..]);
+                let noted = session.capture_host_launch(follows, &spec.code, given, (stream, caller), step.clone());
+                noted.map(|()| None)
+            } else if let Some(group) = &gathered.group_launch {
                 group.launch(spec, (slots, &arrays), &interpreter)
             } else if let Some(Follows { order, counters }) = &gathered.follows {
                 let follows = (order.as_deref(), &**counters);
@@ -400,16 +407,23 @@ impl Kernel {
         &self,
         py: Python<'py>,
         prepared: &Prepared,
-        spec: &Specialization,
+        spec: &Arc<Specialization>,
         (gathered, args, slots): (&mut Gathered<'py>, &[Bound<'py, PyAny>], &Slots),
         (stream, mode): (Option<&runtime::Stream>, AutodiffMode),
     ) -> PyResult<()> {
         let program = &prepared.program;
+        let runs = matches!(mode, AutodiffMode::None | AutodiffMode::Reverse);
+        if runs && runtime::nesting::capturing() {
+            gathered.host_step = captured_split::capture(program, spec, (gathered, args, slots), stream, py)?;
+            if gathered.host_step.is_some() {
+                return Ok(());
+            }
+        }
         let Some(group) = DeviceGroup::led_by(program.serial) else {
             gathered.split_launch = split_launch::begin(spec, args, slots, program, (stream, mode), py)?;
             return Ok(());
         };
-        if !matches!(mode, AutodiffMode::None | AutodiffMode::Reverse) || runtime::nesting::capturing() {
+        if !runs {
             return Err(self.not_recorded(py));
         }
         let launch = GroupLaunch::begin(group, spec, (gathered, args, slots), stream, py)?;
@@ -420,11 +434,8 @@ impl Kernel {
     /// Rejects launches on split arrays in which other ranks cannot take part.
     #[cold]
     fn check_split(&self, py: Python<'_>, spec: &Specialization, gathered: &Gathered<'_>) -> PyResult<()> {
-        let allowed = match &gathered.split_launch {
-            Some(launch) => launch.is_whole() || !runtime::nesting::capturing(),
-            None => gathered.group_launch.is_some() && !runtime::nesting::capturing(),
-        };
-        if allowed || split_launch::is_alone(spec, py)? {
+        let runs = gathered.split_launch.is_some() || gathered.group_launch.is_some() || gathered.host_step.is_some();
+        if runs || split_launch::is_alone(spec, py)? {
             return Ok(());
         }
         Err(self.not_recorded(py))
@@ -432,8 +443,8 @@ impl Kernel {
 
     fn not_recorded(&self, py: Python<'_>) -> PyErr {
         let (over, what) = match DeviceGroup::led_by(program::current_serial()) {
-            Some(_) => ("several devices", "captured in a graph or recorded for a gradient"),
-            None => ("ranks", "captured in a graph, validated, or differentiated in forward mode"),
+            Some(_) => ("several devices", "recorded for a gradient"),
+            None => ("ranks", "validated, or differentiated in forward mode"),
         };
         let name = &self.name;
         let text = format!("kernel `{name}` uses an array that is split over {over}: its launches cannot be {what}");

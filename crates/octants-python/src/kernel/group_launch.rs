@@ -18,7 +18,7 @@ use octants_engine::{Error, Executable, Lowering};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-use super::split_launch::described;
+use super::split_launch::{self, SplitObjects, described};
 use super::{Kernel, Prepared};
 use crate::argument::Gathered;
 use crate::device_group::{DeviceGroup, GroupLaunch, Part};
@@ -47,10 +47,40 @@ impl<'py> GroupLaunch<'py> {
         py: Python<'py>,
     ) -> PyResult<GroupLaunch<'py>> {
         refuse(spec, gathered, stream, py)?;
+        let (arrays, hosts) = (split_launch::objects(spec, args, py)?, spec.host_arrays(gathered));
+        let others = GroupLaunch::numbers(&group, (spec, args, slots), py)?;
+        GroupLaunch::with(group, spec, (&arrays, others, slots, &hosts), py)
+    }
+
+    /// The argument slots of each device but the first, with the addresses of the first.
+    pub fn numbers(
+        group: &DeviceGroup,
+        (spec, args, slots): (&Specialization, &[Bound<'_, PyAny>], &Slots),
+        py: Python<'_>,
+    ) -> PyResult<Vec<Slots>> {
+        // The rows that a device has.
+        let differ = spec.code.split_tasks().flatten().any(|task| !task.local.is_empty());
+        let numbers = |device: usize| {
+            let mut own = slots.clone();
+            if differ {
+                as_block(py, device, || spec.read_numbers(args, &mut own))?;
+            }
+            Ok(own)
+        };
+        (1..group.programs.len()).map(numbers).collect()
+    }
+
+    /// Prepares a launch on these split arrays, with the slots of the first device, and those of the others as
+    /// [`GroupLaunch::numbers`] returns them.
+    pub fn with(
+        group: Arc<DeviceGroup>,
+        spec: &Specialization,
+        (objects, mut others, slots, hosts): (&SplitObjects<'py>, Vec<Slots>, &Slots, &[HostArray]),
+        py: Python<'py>,
+    ) -> PyResult<GroupLaunch<'py>> {
         let mut parts: Vec<Vec<Part>> = group.programs.iter().map(|_| Vec::new()).collect();
         let arrays = PyDict::new(py);
-        for array in &spec.split {
-            let whole = array.object(args, py)?;
+        for (array, whole) in spec.split.iter().zip(objects) {
             let blocks = whole.getattr(PARTS)?.cast_into::<PyTuple>()?;
             for (of_device, block) in parts.iter_mut().zip(blocks) {
                 let block = block.cast::<Ndarray>()?.get();
@@ -59,9 +89,9 @@ impl<'py> GroupLaunch<'py> {
             }
             arrays.set_item(array.buffer, (whole, array.is_argument()))?;
         }
-        let hosts = spec.host_arrays(gathered);
-        let slots_on = |device: usize| slots_on(&group, device, (spec, args, slots), (&parts[device], &hosts), py);
-        let others = (1..group.programs.len()).map(slots_on).collect::<PyResult<Vec<_>>>()?;
+        for (device, own) in (1..).zip(&mut others) {
+            fill_addresses((&group, device), spec, (slots, own), (&parts[device], hosts), py)?;
+        }
         let codes = std::iter::once(&spec.code).chain(&spec.peers);
         let plans = codes.zip(std::iter::once(slots).chain(&others)).map(|(code, slots)| {
             let task = |task: Option<&SplitTask>| task.map(|task| described(task, slots));
@@ -76,6 +106,14 @@ impl<'py> GroupLaunch<'py> {
         let begin = Package::get(py)?.device_launch.bind(py).getattr("begin")?;
         let launch = begin.call1((spec.code.name(), plans, arrays, streams))?;
         Ok(GroupLaunch { group, parts, slots: others, launch })
+    }
+
+    /// Raises for a launch on a stream that is not the first device's default stream.
+    pub fn check_stream(spec: &Specialization, stream: &runtime::Stream, py: Python<'_>) -> PyResult<()> {
+        match stream.number() {
+            0 => Ok(()),
+            _ => Err(refusal(spec, "run on the default streams of these devices, not on another stream", py)),
+        }
     }
 
     /// Launches on all devices. Returns the results of the first.
@@ -123,33 +161,31 @@ fn refuse(
     stream: Option<&runtime::Stream>,
     py: Python<'_>,
 ) -> PyResult<()> {
-    let why = if stream.is_some_and(|stream| stream.number() != 0) {
-        "run on the default streams of these devices, not on another stream"
-    } else if !spec.checkpoints.is_empty() {
+    stream.map_or(Ok(()), |stream| GroupLaunch::check_stream(spec, stream, py))?;
+    let why = if !spec.checkpoints.is_empty() {
         "cannot have checkpoints"
     } else if spec.host_arrays(gathered).iter().any(|array| array.written) {
         "cannot write to arrays in host memory: pass a field or a qd.ndarray"
     } else {
         return Ok(());
     };
-    let name = spec.code.name();
-    let text = format!("kernel `{name}` uses an array that is split over several devices: its launches {why}");
-    Err(errors::runtime_error(py, text))
+    Err(refusal(spec, why, py))
 }
 
-/// The argument slots of a device that is not the first.
-fn slots_on<'py>(
-    group: &DeviceGroup,
-    device: usize,
-    (spec, args, slots): (&Specialization, &[Bound<'py, PyAny>], &Slots),
+fn refusal(spec: &Specialization, why: &str, py: Python<'_>) -> PyErr {
+    let name = spec.code.name();
+    let text = format!("kernel `{name}` uses an array that is split over several devices: its launches {why}");
+    errors::runtime_error(py, text)
+}
+
+/// Sets the addresses in the argument slots of a device that is not the first, from the slots of the first.
+fn fill_addresses(
+    (group, device): (&DeviceGroup, usize),
+    spec: &Specialization,
+    (slots, own): (&Slots, &mut Slots),
     (parts, hosts): (&[Part], &[HostArray]),
-    py: Python<'py>,
-) -> PyResult<Slots> {
-    let mut own = slots.clone();
-    // The rows that a device has.
-    if spec.code.split_tasks().flatten().any(|task| !task.local.is_empty()) {
-        as_block(py, device, || spec.read_numbers(args, &mut own))?;
-    }
+    py: Python<'_>,
+) -> PyResult<()> {
     let program = &group.programs[device];
     let (mirrors, stream) = (&group.mirrors[device - 1], program.session.device().default_stream());
     let unknown = waiting(py, |caller| {
@@ -168,7 +204,7 @@ fn slots_on<'py>(
         Ok(false)
     })?;
     if !unknown {
-        return Ok(own);
+        return Ok(());
     }
     let text = format!(
         "kernel `{}` uses an array that is split over several devices: its other arrays must be fields or qd.ndarrays, \
@@ -275,7 +311,7 @@ struct Lender<'a> {
 }
 
 impl Dispatcher for Lender<'_> {
-    fn dispatch(&self, _: usize, _: &mut dyn FnMut(i32, i32) -> RuntimeResult<()>) -> RuntimeResult<()> {
+    fn dispatch(&self, _: usize, _: Draw, _: &mut dyn FnMut(i32, i32) -> RuntimeResult<()>) -> RuntimeResult<()> {
         Err(not_lent().into())
     }
 
@@ -298,7 +334,12 @@ impl<L: HoldLater + ?Sized> Conductor<'_, '_, '_, '_, L> {
 }
 
 impl<L: HoldLater + ?Sized> Dispatcher for Conductor<'_, '_, '_, '_, L> {
-    fn dispatch(&self, task: usize, run: &mut dyn FnMut(i32, i32) -> RuntimeResult<()>) -> RuntimeResult<()> {
+    fn dispatch(
+        &self,
+        task: usize,
+        draw: Draw,
+        run: &mut dyn FnMut(i32, i32) -> RuntimeResult<()>,
+    ) -> RuntimeResult<()> {
         self.others().try_for_each(|open| open.finish_on_host())?;
         // As a launch of a rank that is a process, for all devices at each step.
         for method in ["begin_task", "finish_exchange", "end_task"] {
@@ -309,8 +350,8 @@ impl<L: HoldLater + ?Sized> Dispatcher for Conductor<'_, '_, '_, '_, L> {
                 run(first, end)?;
             }
             for (open, ranges) in self.others().zip(rows) {
-                for (first, end) in ranges {
-                    open.run_rows(task, first, end)?;
+                for rows in ranges {
+                    open.run_rows(task, draw, rows)?;
                 }
             }
         }

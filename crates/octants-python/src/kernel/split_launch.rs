@@ -28,19 +28,29 @@ pub fn begin(
     py: Python<'_>,
 ) -> PyResult<Option<Box<SplitLaunch>>> {
     let on = on.unwrap_or_else(|| program.session.device().default_stream());
+    let objects = objects(spec, args, py)?;
     // The arguments are addresses of row zero, which may be in other memory or in none.
-    for array in &spec.split {
-        on.note_use(array.object(args, py)?.cast::<Ndarray>()?.get().memory().memory());
+    for object in &objects {
+        on.note_use(object.cast::<Ndarray>()?.get().memory().memory());
     }
     if !matches!(mode, AutodiffMode::None | AutodiffMode::Reverse) {
         return Ok(None);
     }
-    launch(spec, args, slots, program, on, py).map(|launch| Some(Box::new(launch)))
+    launch(spec, &objects, slots, program, on, py).map(|launch| Some(Box::new(launch)))
 }
 
-fn launch(
+/// The split arrays of a launch.
+pub type SplitObjects<'py> = SmallVec<[Bound<'py, PyAny>; 8]>;
+
+/// The split arrays of a launch with these arguments, in the order of the specialization.
+pub fn objects<'py>(spec: &Specialization, args: &[Bound<'py, PyAny>], py: Python<'py>) -> PyResult<SplitObjects<'py>> {
+    spec.split.iter().map(|array| array.object(args, py)).collect()
+}
+
+/// The launch on these split arrays, on a stream.
+pub fn launch(
     spec: &Specialization,
-    args: &[Bound<'_, PyAny>],
+    objects: &SplitObjects<'_>,
     slots: &Slots,
     program: &Program,
     on: &runtime::Stream,
@@ -49,12 +59,12 @@ fn launch(
     let mut arrays: SmallVec<[(u32, Py<Ndarray>); 8]> = SmallVec::new();
     let mut key: SmallVec<[u64; 32]> = SmallVec::new();
     key.push(spec.number);
-    for array in &spec.split {
-        let object = array.object(args, py)?.cast_into::<Ndarray>()?;
+    for (array, object) in spec.split.iter().zip(objects) {
+        let object = object.cast::<Ndarray>()?;
         key.push(object.get().split_rows().map_or(0, |rows| rows.number));
         // The address of row zero may lie outside of the memory, so that the launch does not see that it is used.
         on.note_use(object.get().memory().memory());
-        arrays.push((array.buffer, object.unbind()));
+        arrays.push((array.buffer, object.clone().unbind()));
     }
     for task in spec.code.split_tasks().flatten() {
         task.updates.iter().for_each(|(_, _, memory)| key.extend(<[u64; 2]>::from(memory.range(slots))));

@@ -15,6 +15,7 @@ use crate::capture::{self, CountedStore};
 use crate::cores::StreamCore;
 use crate::driver::{CheckpointWords, DevicePtr, Launch, StreamHandle, TaskHandle};
 use crate::error::{DeviceError, ErrorKind, Result, is_interrupt};
+use crate::host_step::HostStep;
 use crate::kernel::LoadedKernel;
 use crate::nesting::{self, Inside};
 use crate::scratch::{Checkpoints, Scratch};
@@ -65,10 +66,30 @@ impl Stream {
         arrays: &[HostArray],
         store: Arc<dyn CountedStore>,
     ) -> Result<()> {
-        match capture::current() {
-            Some(capture) => capture.note_launch(&self.0, kernel, (args, arrays), Some(store)),
-            None => Err(ErrorKind::Misuse { message: "this thread is not capturing a graph".into() }.into()),
-        }
+        capture::required()?.note_launch(&self.0, kernel, (args, arrays), Some(store))
+    }
+
+    /// Records a launch in this thread's capture. The host makes it at each launch of the graph, by performing `step`.
+    ///
+    /// # Errors
+    /// As [`Stream::capture_counted`]; that the kernel returns a value.
+    pub fn capture_host_launch(
+        &self,
+        kernel: &LoadedKernel,
+        args: &[u64],
+        arrays: &[HostArray],
+        step: Arc<HostStep>,
+    ) -> Result<()> {
+        capture::required()?.note_host_launch(&self.0, kernel, (args, arrays), step)
+    }
+
+    /// Records a step in this thread's capture that the host performs at each launch of the graph. `collective` is what
+    /// all ranks do together there.
+    ///
+    /// # Errors
+    /// As [`Stream::capture_counted`].
+    pub fn capture_host_step(&self, name: &str, collective: Option<&str>, step: Arc<HostStep>) -> Result<()> {
+        capture::required()?.note_host(&self.0, (name, collective), step)
     }
 
     /// As [`Stream::launch_with`] for a kernel with checkpoints, from the one with this label on if there is a label.

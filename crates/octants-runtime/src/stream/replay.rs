@@ -2,7 +2,8 @@
 //!
 //! A piece that the driver holds as a graph is launched by one call. Otherwise its steps are queued one by one, with
 //! lanes on worker streams between a fork and a join. On a device that executes immediately, steps run in the order of
-//! the capture.
+//! the capture. Before a step that the caller performs, the stream's turn ends: the step queues its work as any launch
+//! does.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use crate::driver::{CheckpointWords, DevicePtr, GraphPart, Launch, PartWork, Str
 use crate::error::{ErrorKind, Result};
 use crate::foreign::Once;
 use crate::fork::Fork;
+use crate::host_step::{HostStep, HostWork};
 use crate::nesting::{self, Inside};
 use crate::scratch::{Checkpoints, Room, Scratch};
 
@@ -41,6 +43,24 @@ impl Stream {
     /// # Safety
     /// The memory that its launches name by address, beyond buffers of this device, is alive as it was at the capture.
     pub unsafe fn launch_graph(&self, graph: &CapturedGraph, caller: &dyn Caller) -> Result<()> {
+        let bug = |_: &HostStep| {
+            let what = "a graph with steps of the host is launched by a thread that does not perform them";
+            Err(ErrorKind::CompilerBug(what.into()).into())
+        };
+        // SAFETY: the caller's contract.
+        unsafe { self.launch_graph_with(graph, caller, &bug) }
+    }
+
+    /// The same for a graph with steps of the host, which `host` performs on this stream, between the other steps.
+    ///
+    /// # Safety
+    /// As [`Stream::launch_graph`].
+    pub unsafe fn launch_graph_with(
+        &self,
+        graph: &CapturedGraph,
+        caller: &dyn Caller,
+        host: &dyn Fn(&HostStep) -> Result<()>,
+    ) -> Result<()> {
         let core = &self.0;
         if nesting::inside() {
             let message = "a graph cannot be launched by a task's print".into();
@@ -60,23 +80,20 @@ impl Stream {
         if let Some(capture) = capture::current() {
             return capture.note_graph(core, (&plan.steps, &plan.awaited_handles, &plan.own));
         }
-        let mut scratch = core.wait_turn(caller);
-        let inside = Inside::enter();
-        scratch.checkpoints = Checkpoints::default();
-        let captured = core.is_captured()?;
-        if captured {
-            // The owner of the other graph decides when and how often the queued work runs.
-            plan.leave_layout();
-        }
-        // SAFETY: the caller's contract.
-        let end = unsafe { core.replay(&mut plan, &mut scratch, captured, caller) };
-        let end = core.mark_work().and(end);
-        if captured {
-            plan.leave_layout();
-        } else {
-            plan.last = Arc::downgrade(core);
-        }
-        drop((inside, scratch, plan));
+        let mut next = 0;
+        let end = loop {
+            // SAFETY: the caller's contract.
+            match unsafe { core.take_turn_for(&mut plan, &mut next, caller) } {
+                Ok(None) => break Ok(()),
+                Ok(Some(work)) => {
+                    if let Err(error) = host(&*work.step) {
+                        break Err(error);
+                    }
+                }
+                Err(error) => break Err(error),
+            }
+        };
+        drop(plan);
         if core.device.immediate {
             core.device.printer.flush();
         }
@@ -90,31 +107,60 @@ impl Stream {
     /// # Safety
     /// The handle is one of the device's graphs. The memory that it uses is alive when the captured graph is launched.
     pub unsafe fn add_foreign_graph(&self, graph: u64) -> Result<()> {
-        match capture::current() {
-            // SAFETY: the contract above.
-            Some(capture) => unsafe { capture.note_foreign_graph(&self.0, graph) },
-            None => {
-                let message = "this thread is not capturing a graph".into();
-                Err(ErrorKind::Misuse { message }.into())
-            }
-        }
+        // SAFETY: the contract above.
+        unsafe { capture::required()?.note_foreign_graph(&self.0, graph) }
     }
 }
 
 impl StreamCore {
+    /// Launches the pieces from a number on, in one turn, until a step that the caller of the launch performs, which it
+    /// returns. `next` becomes the number of the piece after it.
+    ///
     /// # Safety
     /// As [`Stream::launch_graph`].
+    unsafe fn take_turn_for(
+        self: &Arc<Self>,
+        plan: &mut Plan,
+        next: &mut usize,
+        caller: &dyn Caller,
+    ) -> Result<Option<Arc<HostWork>>> {
+        let mut scratch = self.wait_turn(caller);
+        let _inside = Inside::enter();
+        scratch.checkpoints = Checkpoints::default();
+        let captured = self.is_captured()?;
+        if captured && *next == 0 {
+            // The owner of the other graph decides when and how often the queued work runs.
+            plan.leave_layout();
+        }
+        // SAFETY: the caller's contract.
+        let end = unsafe { self.replay(plan, next, &mut scratch, captured, caller) };
+        let end = self.mark_work().and(end);
+        if captured {
+            plan.leave_layout();
+        } else {
+            plan.last = Arc::downgrade(self);
+        }
+        end
+    }
+
+    /// # Safety
+    /// As [`StreamCore::take_turn_for`].
     unsafe fn replay(
         self: &Arc<Self>,
         plan: &mut Plan,
+        next: &mut usize,
         scratch: &mut Scratch,
         captured: bool,
         caller: &dyn Caller,
-    ) -> Result<()> {
+    ) -> Result<Option<Arc<HostWork>>> {
         let device = &self.device;
         plan.lay_out(device)?;
-        let Some(layout) = &mut plan.layout else { return Ok(()) };
-        if !device.immediate {
+        let Some(layout) = &mut plan.layout else { return Ok(None) };
+        if !device.immediate && *next > 0 {
+            // Since the launch began, the host's steps have used memory that earlier steps have written.
+            let later = layout.pieces[*next..].iter().take_while(|piece| !matches!(piece.kind, PieceKind::Host));
+            later.flat_map(|piece| &plan.steps[piece.steps.clone()]).for_each(|step| step.note_uses(self));
+        } else if !device.immediate {
             let other = plan.last.upgrade().filter(|last| !captured && !Arc::ptr_eq(last, self));
             if let Some(last) = other {
                 // SAFETY: this stream is alive.
@@ -139,8 +185,13 @@ impl StreamCore {
             result: scratch.result,
             caller,
         };
-        for at in 0..layout.pieces.len() {
+        for at in *next..layout.pieces.len() {
             let piece = &layout.pieces[at];
+            if let (PieceKind::Host, Work::Host(work)) = (piece.kind, &plan.steps[piece.steps.start].work) {
+                self.check_not_capturing(&format!("have the host perform the step {}", work.name))?;
+                *next = at + 1;
+                return Ok(Some(work.clone()));
+            }
             // SAFETY: the contract above.
             unsafe {
                 if let PieceKind::Alone = piece.kind {
@@ -163,7 +214,7 @@ impl StreamCore {
             }
         }
         plan.exchanged.clear();
-        Ok(())
+        Ok(None)
     }
 
     /// The channel of steps that send messages, and their kernel numbers.
@@ -352,7 +403,9 @@ impl<'a> Replay<'a> {
             }
             (Work::Fill { at, pattern, bytes, .. }, _) => PartWork::Fill { at: *at, pattern: *pattern, bytes: *bytes },
             (Work::Copy { at, from_at, bytes, .. }, _) => PartWork::Copy { to: *at, from: *from_at, bytes: *bytes },
-            (Work::Launch(_) | Work::Foreign(_), _) => unreachable!("compiler bug: an invalid graph node"),
+            (Work::Launch(_) | Work::Foreign(_) | Work::Host(_), _) => {
+                unreachable!("compiler bug: an invalid graph node")
+            }
         }
     }
 
@@ -424,7 +477,7 @@ impl<'a> Replay<'a> {
         // SAFETY: the ranges were checked at the capture, and the graph keeps their buffers.
         unsafe {
             match work {
-                Work::Launch(_) | Work::Foreign(_) => Ok(()),
+                Work::Launch(_) | Work::Foreign(_) | Work::Host(_) => Ok(()),
                 Work::Fill { at, pattern, bytes, .. } => driver.fill(on, *at, *pattern, *bytes).map(|_| ()),
                 Work::Copy { at, from_at, bytes, .. } => driver.copy_on_device(on, *at, *from_at, *bytes),
             }

@@ -282,20 +282,21 @@ impl<'a> Walk<'a> {
         dispatcher: &dyn Dispatcher,
     ) -> Result<()> {
         let (device, kernel) = (&*self.stream.device, self.kernel);
+        let draw = Draw { seed: launch.seed, number: launch.number };
         for task in tasks {
             let handle = kernel.tasks[task];
             if kernel.meta.tasks[task].split.is_none() {
                 // SAFETY: the contract above; the kernel is loaded while it is borrowed.
                 unsafe { device.driver.launch(on, handle, launch)? };
                 self.report_done()?;
-                dispatcher.repeat_elsewhere(task, Draw { seed: launch.seed, number: launch.number })?;
+                dispatcher.repeat_elsewhere(task, draw)?;
                 continue;
             }
             // SAFETY: as above.
             unsafe { self.finish_on_host(on)? };
             let mut args = launch.args.to_vec();
             let _conducts = Inside::dispatch();
-            dispatcher.dispatch(task, &mut |first, end| {
+            dispatcher.dispatch(task, draw, &mut |first, end| {
                 // SAFETY: as above. The range is of rows that the rank has.
                 unsafe { self.on_rows(on, task, (first, end), (&mut args, launch)) }
             })?;
@@ -445,10 +446,11 @@ struct Open<'a, 'w> {
 }
 
 impl OpenLaunch for Open<'_, '_> {
-    fn run_rows(&self, task: usize, first: i32, end: i32) -> Result<()> {
+    fn run_rows(&self, task: usize, draw: Draw, rows: (i32, i32)) -> Result<()> {
         let mut args = self.launch.args.to_vec();
+        let launch = Launch { seed: draw.seed, number: draw.number, ..*self.launch };
         // SAFETY: the contract of `Walk::run` holds while the launch is lent. The dispatcher knows the rank's rows.
-        unsafe { self.walk.on_rows(self.walk.on, task, (first, end), (&mut args, self.launch)) }
+        unsafe { self.walk.on_rows(self.walk.on, task, rows, (&mut args, &launch)) }
     }
 
     fn run_whole(&self, task: usize, draw: Draw) -> Result<()> {

@@ -56,7 +56,7 @@ fn work_of_step(step: &Step) -> Option<Work> {
             let ranges = [(from_at.0, from_at.0 + bytes, false), (at.0, at.0 + bytes, true)];
             Doing::Ranges("a copy", ranges.into())
         }
-        StepWork::Foreign(_) => return None,
+        StepWork::Foreign(_) | StepWork::Host(_) => return None,
     };
     let site = step.site.clone()?;
     let last = Mutex::new(Last { number: 0, elsewhere: 0 });
