@@ -9,6 +9,10 @@ fn main() {
     println!("cargo:rerun-if-changed=src/target/name_processors.cpp");
     println!("cargo:rerun-if-changed=src/target/keep_masks.cpp");
     println!("cargo:rerun-if-changed=src/default_pipeline.cpp");
+    println!("cargo:rerun-if-changed=src/bound_trip_counts.cpp");
+    println!("cargo:rerun-if-changed=src/bound_trip_counts.h");
+    println!("cargo:rerun-if-changed=src/check_extrema_early.cpp");
+    println!("cargo:rerun-if-changed=src/check_extrema_early.h");
     println!("cargo:rerun-if-changed=src/limit_uniform_chains.cpp");
     println!("cargo:rerun-if-changed=src/limit_uniform_chains.h");
     println!("cargo:rerun-if-changed=src/poll_loops.cpp");
@@ -44,6 +48,8 @@ fn main() {
         .file("src/target/name_processors.cpp")
         .file("src/target/keep_masks.cpp")
         .file("src/default_pipeline.cpp")
+        .file("src/bound_trip_counts.cpp")
+        .file("src/check_extrema_early.cpp")
         .file("src/limit_uniform_chains.cpp")
         .file("src/poll_loops.cpp")
         .file("src/skip_passes.cpp")
