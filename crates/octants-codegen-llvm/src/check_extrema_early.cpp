@@ -4,22 +4,27 @@
 // LLVM 22 expands `llvm.minimumnum` to the instruction, a test of its result, and a choice that depends on the test: the
 // three wait for one another. Only a NaN in the second operand has to be corrected, and that operand may be tested while
 // the minimum is computed. So the operand that is known first becomes the second.
+#include <llvm/Analysis/ValueTracking.h>
 #include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Instructions.h>
 #include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/Module.h>
-#include <llvm/Analysis/ValueTracking.h>
 
 #include "check_extrema_early.h"
 
 namespace {
 
-// Whether a value is known before another one, both operands of the same instruction.
+// Whether a value is known before another one, both operands of an instruction of the block. A load waits for less than
+// a computed value.
 bool is_earlier(const llvm::Value *one, const llvm::Value *other, const llvm::BasicBlock *block) {
     const auto *first = llvm::dyn_cast<llvm::Instruction>(one);
     const auto *second = llvm::dyn_cast<llvm::Instruction>(other);
     const bool one_is_here = first && first->getParent() == block;
     const bool other_is_here = second && second->getParent() == block;
-    return one_is_here && other_is_here ? first->comesBefore(second) : !one_is_here;
+    if (!one_is_here || !other_is_here)
+        return !one_is_here;
+    const bool one_is_load = llvm::isa<llvm::LoadInst>(first), other_is_load = llvm::isa<llvm::LoadInst>(second);
+    return one_is_load == other_is_load ? first->comesBefore(second) : one_is_load;
 }
 
 bool is_candidate(const llvm::IntrinsicInst &call) {
