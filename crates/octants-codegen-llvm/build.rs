@@ -9,6 +9,10 @@ fn main() {
     println!("cargo:rerun-if-changed=src/target/name_processors.cpp");
     println!("cargo:rerun-if-changed=src/target/keep_masks.cpp");
     println!("cargo:rerun-if-changed=src/default_pipeline.cpp");
+    println!("cargo:rerun-if-changed=src/bound_trip_counts.cpp");
+    println!("cargo:rerun-if-changed=src/bound_trip_counts.h");
+    println!("cargo:rerun-if-changed=src/check_extrema_early.cpp");
+    println!("cargo:rerun-if-changed=src/check_extrema_early.h");
     println!("cargo:rerun-if-changed=src/limit_uniform_chains.cpp");
     println!("cargo:rerun-if-changed=src/limit_uniform_chains.h");
     println!("cargo:rerun-if-changed=src/poll_loops.cpp");
@@ -44,6 +48,8 @@ fn main() {
         .file("src/target/name_processors.cpp")
         .file("src/target/keep_masks.cpp")
         .file("src/default_pipeline.cpp")
+        .file("src/bound_trip_counts.cpp")
+        .file("src/check_extrema_early.cpp")
         .file("src/limit_uniform_chains.cpp")
         .file("src/poll_loops.cpp")
         .file("src/skip_passes.cpp")
@@ -80,7 +86,9 @@ fn depend_on_old_libraries(out: &Path) {
 /// The architectures that code is made for.
 const USED: [&str; 4] = ["X86", "AArch64", "NVPTX", "AMDGPU"];
 /// Parts of each target that lld references but nothing uses: code is neither assembled from text nor disassembled.
+/// Except that code for x86-64 has inline assembly, also if another machine compiles it.
 const UNUSED_PARTS: [&str; 2] = ["AsmParser", "Disassembler"];
+const INLINE_ASSEMBLY: (&str, &str) = ("X86", "AsmParser");
 
 /// lld also references LLVM's extensions (Polly), for the optimization of whole programs when it links.
 const NO_EXTENSIONS: &str = "
@@ -103,6 +111,7 @@ fn leave_out_targets(built: &str) -> String {
     let others = built.split_whitespace().filter(|t| *t != host);
     // LLVM also sets the host's disassembler up by itself. Its assembler may be needed for inline assembly.
     let disassembler = empty(host, "Disassembler");
-    let parts = whole.chain(others.flat_map(|t| UNUSED_PARTS.map(|p| empty(t, p)))).chain([disassembler]);
+    let unused_parts = others.flat_map(|t| UNUSED_PARTS.map(|p| (t, p))).filter(|part| *part != INLINE_ASSEMBLY);
+    let parts = whole.chain(unused_parts.map(|(t, p)| empty(t, p))).chain([disassembler]);
     parts.chain([NO_EXTENSIONS.to_owned()]).collect()
 }

@@ -103,6 +103,34 @@ def test_code_uses_the_vector_width_of_the_processor(saxpy, target, machine, vec
     assert others not in code["asm"]
 
 
+LONG_LOOP = """
+import numpy as np
+import octants as qd
+
+qd.init(arch=qd.cpu)
+
+@qd.kernel
+def first_above(x: qd.types.ndarray(dtype=qd.f32, ndim=1)) -> qd.i32:
+    found = -1
+    qd.loop_config(serialize=True)
+    for i in range(x.shape[0]):
+        if x[i] > 3.0:
+            found = i
+            break
+    return found
+
+code = qd.inspect(first_above, np.zeros(4, np.float32), target="x86-64-v2", emit=("asm", "object"))
+assert "call" in code["asm"] and code["object"][:4] == b"\\x7fELF"
+"""
+
+
+def test_loops_that_the_host_can_stop_are_compiled_before_any_kernel_of_the_host(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(LONG_LOOP)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("target, gathers", [("sapphirerapids", True), ("znver4", False), ("znver5", False)])
 def test_zen_has_no_gathers(target, gathers):
     indices, floats = qd.types.ndarray(dtype=qd.i32, ndim=1), qd.types.ndarray(dtype=qd.f32, ndim=1)

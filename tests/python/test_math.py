@@ -1,7 +1,9 @@
 """`qd.math` against numpy: GLSL functions, transforms, complex numbers, vector types."""
 
 import cmath
+import itertools
 import math
+import re
 
 import numpy as np
 import pytest
@@ -324,6 +326,30 @@ def test_minima_and_maxima_ignore_nan(fast_math, dtype, n):
     run(179)
     assert out.to_numpy().tolist() == [[0, 0, 2, 2, 0, 3]] * n
     assert index.to_numpy().tolist() == [0] * n
+    qd.reset()
+
+
+def test_minima_and_maxima_of_floats_test_an_operand_on_x86():
+    values = qd.types.ndarray(dtype=qd.f32, ndim=1)
+
+    @qd.kernel
+    def extrema(x: values, y: values) -> qd.f32:
+        low = qd.min(x[0], y[0])
+        return qd.max(low, x[1])
+
+    qd.init(arch=qd.cpu)
+    x, y = np.array([1, 3], np.float32), np.array([2, 0], np.float32)
+    wide = qd.inspect(extrema, x, y, target="x86-64-v4", emit="llvm")
+    assert "minimumnum" not in wide
+    assert "maximumnum" not in wide
+    assert wide.count("fcmp uno float") == 2
+    # The test of the maximum does not wait for the minimum.
+    loaded = set(re.findall(r"(%\w+) = load float", wide))
+    assert set(re.findall(r"fcmp uno float (%\w+), ", wide)) <= loaded
+    assert "fminnm" in qd.inspect(extrema, x, y, target="aarch64", emit="asm")
+    for a, b, c in itertools.product([1.0, 2.0, np.nan], repeat=3):
+        x[:], y[0] = [a, c], b
+        assert np.array_equal(extrema(x, y), np.fmax(np.fmin(a, b), c), equal_nan=True)
     qd.reset()
 
 

@@ -1,6 +1,8 @@
 """Loops over rows whose bounds are read from memory: neighbors in a cell, elements of a row of a sparse matrix. Their
 vector code may mask the iterations that do not fill a vector."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -105,3 +107,32 @@ def test_vectors_of_neighbors(rows):
         near = (norms > 0) & (norms < 0.6)
         expected[i] = (away[near] / norms[near, None]).sum(0)
     np.testing.assert_allclose(out.to_numpy(), expected, atol=2e-5)
+
+
+def test_rows_of_a_block_take_vectors_of_the_length_of_the_block():
+    grid = qd.types.ndarray(dtype=qd.f32, ndim=2)
+
+    @qd.kernel
+    def block(x: grid, active: I32, seen: I32, j: qd.i32, n: qd.i32, same: qd.i32) -> qd.f32:
+        rows = 1
+        if n >= 4:
+            seen[0] += 1
+            if same > 0:
+                rows = 4
+        total = 0.0
+        qd.loop_config(serialize=True)
+        for k in range(rows):
+            if active[k] > 0:
+                total += x[k, j] * x[k, 0]
+        return total
+
+    x, seen = np.arange(1, 17, dtype=np.float32).reshape(4, 4), np.zeros(1, np.int32)
+    active = np.array([1, 0, 1, 1], np.int32)
+    if qd.cfg.fast_math and qd.cfg.opt_level > 1:
+        code = qd.inspect(block, x, active, seen, 1, 4, 1, target="x86-64-v4", emit="llvm")
+        assert set(re.findall(r"<\d+ x float>", code)) == {"<4 x float>"}
+    products = x[:, 1] * x[:, 0]
+    assert block(x, active, seen, 1, 4, 1) == (products * active).sum()
+    assert block(x, active, seen, 1, 4, 0) == products[0]
+    assert block(x, active, seen, 1, 3, 1) == products[0]
+    assert seen[0] == 2

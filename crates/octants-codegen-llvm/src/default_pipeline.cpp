@@ -6,6 +6,8 @@
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Target/TargetMachine.h>
 
+#include "bound_trip_counts.h"
+#include "check_extrema_early.h"
 #include "limit_uniform_chains.h"
 
 namespace {
@@ -48,6 +50,11 @@ extern "C" void octants_run_default_pipeline(LLVMModuleRef module, LLVMTargetMac
     builder.crossRegisterProxies(loops, functions, graphs, modules);
     builder.registerVectorizerStartEPCallback([](llvm::FunctionPassManager &passes, llvm::OptimizationLevel) {
         passes.addPass(octants::LimitUniformChains());
+        passes.addPass(octants::BoundTripCounts());
     });
+    builder.registerOptimizerLastEPCallback(
+        [](llvm::ModulePassManager &passes, llvm::OptimizationLevel, llvm::ThinOrFullLTOPhase) {
+            passes.addPass(llvm::createModuleToFunctionPassAdaptor(octants::CheckExtremaEarly()));
+        });
     builder.buildPerModuleDefaultPipeline(level_of(level)).run(*llvm::unwrap(module), modules);
 }

@@ -35,6 +35,8 @@ pub(super) fn set_up() {
         llvm_sys::target::LLVMInitializeX86Target();
         llvm_sys::target::LLVMInitializeX86TargetMC();
         llvm_sys::target::LLVMInitializeX86AsmPrinter();
+        // Long loops call the host by inline assembly: see `poll_loops.cpp`.
+        llvm_sys::target::LLVMInitializeX86AsmParser();
         llvm_sys::target::LLVMInitializeAArch64TargetInfo();
         llvm_sys::target::LLVMInitializeAArch64Target();
         llvm_sys::target::LLVMInitializeAArch64TargetMC();
