@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use octants_engine::ir::AutodiffMode;
-use octants_engine::runtime::{self, Buffer, CounterSnapshot, nesting};
+use octants_engine::runtime::{Buffer, CounterSnapshot, nesting};
 use pyo3::prelude::*;
 
 use super::{Kernel, Prepared};
@@ -111,7 +111,7 @@ impl Kernel {
             let state = self.lock();
             let of_program = state.known.iter().find(|k| k.serial == prepared.program.serial);
             let trips = of_program.and_then(|known| known.trips.find(spec.number, &slots));
-            return Ok(trips.map(|trips| Arc::new(runtime::CounterSnapshot::of_trips(trips))));
+            return Ok(trips.map(|trips| Arc::new(CounterSnapshot::of_trips(trips))));
         }
         Ok(None)
     }
