@@ -87,6 +87,27 @@ impl Launching {
 }
 
 impl Executable {
+    /// Loaded code that is launched without a store, without recorded trip counts and without race checks.
+    pub(super) fn new(
+        (layout, ret): (ArgLayout, Type),
+        (kernel, pointers, exposes_addresses): (LoadedKernel, Vec<Pointer>, bool),
+        (key, was_kept): (Option<Key>, bool),
+    ) -> Executable {
+        Executable {
+            layout,
+            ret,
+            kernel,
+            launching: Launching::Plain,
+            watched: None,
+            key,
+            pointers,
+            exposes_addresses,
+            trips: None,
+            races: None,
+            was_kept,
+        }
+    }
+
     /// The kernel's name.
     pub fn name(&self) -> &str {
         self.kernel.name()
@@ -279,20 +300,8 @@ impl Session {
             Ok::<_, Error>((kernel.with_access_lines(lines.clone()), pointers))
         };
         let executable = |layout, (kernel, pointers), watched, was_kept| {
-            let (launching, key, trips, races) = (Launching::Plain, kept_under, None, None);
-            Executable {
-                layout,
-                ret,
-                kernel,
-                launching,
-                watched,
-                key,
-                pointers,
-                exposes_addresses,
-                trips,
-                races,
-                was_kept,
-            }
+            let code = Executable::new((layout, ret), (kernel, pointers, exposes_addresses), (kept_under, was_kept));
+            Executable { watched, ..code }
         };
         let found = kept.and_then(|a| load(&a).ok());
         if let Some((kernel, pointers)) = found {

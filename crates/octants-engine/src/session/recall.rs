@@ -67,23 +67,8 @@ impl Session {
         let kernel = kernel.with_access_lines(recalled.access_lines.clone());
         watch.lap(Phase::Link, "");
         let (layout, ret) = (recalled.layout.clone(), recalled.ret.clone());
-        let launching = Launching::Plain;
-        let (key, was_kept) = (Some(key), true);
         // With race checks, nothing is recalled, nor is code with recorded trip counts.
-        let (watched, trips, races) = (None, None, None);
-        Some(Executable {
-            layout,
-            ret,
-            kernel,
-            launching,
-            watched,
-            key,
-            pointers,
-            exposes_addresses,
-            trips,
-            races,
-            was_kept,
-        })
+        Some(Executable::new((layout, ret), (kernel, pointers, exposes_addresses), (Some(key), true)))
     }
 
     /// Stores the questions of a compilation and their outcome; returns whether they were written.
