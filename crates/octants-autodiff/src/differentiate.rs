@@ -44,7 +44,7 @@ pub struct Differentiation {
     pub warnings: Vec<Diagnostic>,
     /// The store that an adjoint needs.
     pub store: Option<StoreNeed>,
-    /// An adjoint reads the trip counts that a launch of the kernel recorded, for loops that it cannot repeat otherwise.
+    /// An adjoint reads the trip counts that a launch recorded, for loops that it cannot repeat otherwise.
     pub replays_trips: bool,
     /// The trip counts that the adjoint reads.
     pub trips: Option<LoopTrips>,
@@ -120,12 +120,12 @@ fn has_derivatives(k: &Kernel, d: &Differentiation) -> bool {
 
 /// The table, in order.
 ///
-/// Loops with recorded trip counts are found in the code that recorded them, before anything changes it. Products of matrices become exchanges and sums, which have derivatives. Then aliased buffers are merged: all later
-/// passes distinguish memory by buffer number. Updates of shared variables become atomic before the modes run, which
-/// recognize them by this. Locals and constants are simplified so that there is less to differentiate. Counters of
-/// rounds become locals while all that writes to them is in one body. Reverse mode needs structured code without calls,
-/// in which sums are atomic and do not ask for the old value; after that more updates may be of variables that
-/// iterations share.
+/// Loops with recorded trip counts are found in the code that recorded them, before anything changes it. Products of
+/// matrices become exchanges and sums, which have derivatives. Then aliased buffers are merged: all later passes
+/// distinguish memory by buffer number. Updates of shared variables become atomic before the modes run, which recognize
+/// them by this. Locals and constants are simplified so that there is less to differentiate. Counters of rounds become
+/// locals while all that writes to them is in one body. Reverse mode needs structured code without calls, in which sums
+/// are atomic and do not ask for the old value; after that more updates may be of variables that iterations share.
 pub const DIFFERENTIATE: &[Pass<Kernel, Differentiation>] = &[
     Pass { name: "replay_loop_trips", runs: replays_trips, run: |k, d| d.trips = replay_loop_trips(k) },
     Pass {

@@ -4,9 +4,9 @@
 //! added the shadow buffers of the kernel's arrays, gradients or duals, to its buffers. Both modes use one table of
 //! rules, [`derivative_rules`].
 //!
-//! Reading order: `differentiate`, [`derivative_rules`], `loop_trips`, `differentiate_forward`, `differentiate_reverse`,
-//! `join_conflicting_groups`, and the modes that check the assumptions of gradients, `validate_reads` and
-//! `differentiate_reverse/record_trip_counts`.
+//! Reading order: `differentiate`, [`derivative_rules`], `loop_trips`, `differentiate_forward`,
+//! `differentiate_reverse`, `join_conflicting_groups`, and the modes that check the assumptions of gradients,
+//! `validate_reads` and `differentiate_reverse/record_trip_counts`.
 
 mod demote_volatile_loads;
 pub mod derivative_rules;

@@ -3,12 +3,12 @@
 //!
 //! An adjoint runs loops forward again, and finds memory as it is after the kernel. A loop that counts in memory can be
 //! repeated (`promote_counters`); one that ends when a residual is small cannot. [`record_loop_trips`] adds a buffer to
-//! the kernel, into which it stores the trip count of each execution of such a loop. [`replay_loop_trips`] adds the same
-//! buffer to the code that becomes the adjoint, and replaces the loops' conditions by these counts. Both change the code
-//! from the front end, so they find the same loops.
+//! the kernel, into which it stores the trip count of each execution of such a loop. [`replay_loop_trips`] adds the
+//! same buffer to the code that becomes the adjoint, and replaces the loops' conditions by these counts. Both change
+//! the code from the front end, so they find the same loops.
 //!
-//! Only loops outside of parallel loops are recorded, and only those with one exit, because the count must not depend on
-//! how an iteration ends. `check_rounds` refuses the others.
+//! Only loops outside of parallel loops are recorded, and only those with one exit, because the count must not depend
+//! on how an iteration ends. `check_rounds` refuses the others, and warns of those in parallel loops.
 
 use octants_analysis::CodeLayout;
 use octants_diag::Span;

@@ -1,4 +1,4 @@
-//! How a parallel loop runs on split arrays: arrays one axis of which is distributed over ranks. An index of that axis
+//! How a parallel loop runs on split arrays, which have one axis distributed over ranks. An index of that axis
 //! is a row.
 //!
 //! An iteration runs on the rank that owns the rows that it writes ("owner computes"). One axis of the loop must
@@ -319,8 +319,8 @@ impl<'a> SplitCode<'a> {
         refused.map(|()| Some((split, plain)))
     }
 
-    /// Calls `f` with each buffer that an instruction touches, the row if it is split, and how it is updated: not at all, by
-    /// an operation, or by a write.
+    /// Calls `f` with each buffer that an instruction touches, the row if it is split, and how it is updated: not at
+    /// all, by an operation, or by a write.
     fn touched(
         &self,
         body: &Body,

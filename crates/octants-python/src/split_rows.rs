@@ -1,4 +1,4 @@
-//! [`SplitRows`]: the rows of an array an axis of which is split over ranks, and [`SplitPlan`]: how launches of a
+//! [`SplitRows`]: the rows of an array that is split over ranks along one axis, and [`SplitPlan`]: how launches of a
 //! kernel run on such arrays.
 //!
 //! The package makes a plan at the first launch on the same arrays. Later launches call the package only for what a

@@ -13,8 +13,8 @@ use super::plan_sweeps::{Plan, Seed, close};
 use crate::memory_use::{MemoryUse, changed_by, memory_use};
 use octants_analysis::{CodeLayout, Place, trace_address};
 
-/// Finds such loops among those that the adjoint runs. `warn` receives those inside parallel loops, whose iterations may
-/// write other elements than they read.
+/// Finds such loops among those that the adjoint runs. `warn` receives those inside parallel loops, whose iterations
+/// may write other elements than they read.
 ///
 /// # Errors
 /// The first outside of parallel loops.

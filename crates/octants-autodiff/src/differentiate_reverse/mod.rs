@@ -101,8 +101,8 @@ pub(crate) fn gradients(kernel: &Kernel) -> Vec<Option<BufferId>> {
     (0..kernel.buffers.len() as u32).map(|b| kernel.shadow_buffers.get(&BufferId(b)).copied()).collect()
 }
 
-/// Whether memory that the iterations of a loop write determines their number. The exits of the body are structured, and
-/// it has no calls.
+/// Whether memory that the iterations of a loop write determines their number. The exits of the body are structured,
+/// and it has no calls.
 pub(crate) fn ends_by_written_memory(body: &Body, layout: &CodeLayout, v: ValueId) -> bool {
     find_overwritten_read(body, layout, v).is_some()
 }
