@@ -202,8 +202,8 @@ def move_rows(owner: SplitNdarray, *arrays: SplitNdarray | SplitStructField) -> 
 
 @func
 def block_of_row(row: int, extent: int, blocks: int) -> int:
-    """The number of the block with a row, of an array with `extent` rows in `blocks` blocks: for kernels and Python. Not
-    collective.
+    """The number of the block with a row, of an array with `extent` rows in `blocks` blocks: for kernels and Python.
+    Not collective.
     """
     return ((row + 1) * blocks - 1) // extent
 

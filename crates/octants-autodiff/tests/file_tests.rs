@@ -1,10 +1,11 @@
 //! Runs the file tests: `tests/file/<pass>/<case>.oir`.
 //!
 //! A pass is a name of the table of differentiation, or a mode, which runs all of its rows: `forward_mode`,
-//! `reverse_mode`, `validation`, `record_loops` or `record_reads`; or `record_loop_trips`, which changes the kernel itself. The output of an adjoint is simplified, and followed
-//! by the kernel that computes the size of its store. Options of a case are `blocks` (states are stored once per block
-//! of iterations), `reads` (reads of memory are recorded, too) and `shared` (the first two buffers share a part of
-//! their memory). If a pass warns or refuses, its message replaces the kernel.
+//! `reverse_mode`, `validation`, `record_loops` or `record_reads`; or `record_loop_trips`, which changes the kernel
+//! itself. The output of an adjoint is simplified, and followed by the kernel that computes the size of its store.
+//! Options of a case are `blocks` (states are stored once per block of iterations), `reads` (reads of memory are
+//! recorded, too) and `shared` (the first two buffers share a part of their memory). If a pass warns or refuses, its
+//! message replaces the kernel.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,9 +1,9 @@
 // Shortens the minimum and the maximum of two floats on X86.
 //
 // X86's `min` returns its second operand if either is NaN; a minimum of the language is the operand that is not NaN.
-// LLVM 22 expands `llvm.minimumnum` to the instruction, a test of its result, and a choice that depends on the test: the
-// three wait for one another. Only a NaN in the second operand has to be corrected, and that operand may be tested while
-// the minimum is computed. So the operand that is known first becomes the second.
+// LLVM 22 expands `llvm.minimumnum` to the instruction, a test of its result, and a choice that depends on the test:
+// the three wait for one another. Only a NaN in the second operand has to be corrected, and that operand may be tested
+// while the minimum is computed. So the operand that is known first becomes the second.
 #include <llvm/Analysis/ValueTracking.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Instructions.h>

@@ -2,10 +2,10 @@
 //! none, fills the slots and launches, without a Python frame.
 //!
 //! [`call`] is that path, with [`launch_request`] and [`bind_arguments`]; [`repeat`] is the short path for dataclasses
-//! that are passed again. [`captured_split`] repeats launches on split arrays in graphs. [`compile`] finds or compiles specializations; [`check_devices`] rejects those that mix
-//! devices. [`recorded_launch`] serves tapes and [`see_launches`] manual gradients, both with [`take_trip_counts`].
-//! [`methods`] are the methods that Python calls, [`prepared_call`] compiles without launching, and [`refusals`] holds
-//! the errors for unsupported arguments.
+//! that are passed again. [`captured_split`] repeats launches on split arrays in graphs. [`compile`] finds or compiles
+//! specializations; [`check_devices`] rejects those that mix devices. [`recorded_launch`] serves tapes and
+//! [`see_launches`] manual gradients, both with [`take_trip_counts`]. [`methods`] are the methods that Python calls,
+//! [`prepared_call`] compiles without launching, and [`refusals`] holds the errors for unsupported arguments.
 
 mod bind_arguments;
 mod call;

@@ -135,7 +135,9 @@ impl Ndarray {
 impl Ndarray {
     #[new]
     #[allow(clippy::too_many_arguments)] // Python names them.
-    #[pyo3(signature = (dtype_name, element_shape, shape, needs_grad = false, of = None, first = 0, first_row = None, axis = 0))]
+    #[pyo3(signature = (
+        dtype_name, element_shape, shape, needs_grad = false, of = None, first = 0, first_row = None, axis = 0
+    ))]
     fn new(
         py: Python<'_>,
         dtype_name: &str,

@@ -1,5 +1,5 @@
-"""Arrays an axis of which is split over ranks: each has a block of rows, and copies of adjacent rows (ghost rows). A row
-is what has one index along that axis, the outermost one in memory.
+"""Arrays an axis of which is split over ranks: each has a block of rows, and copies of adjacent rows (ghost rows). A
+row is what has one index along that axis, the outermost one in memory.
 
 Kernels index such an array as if this process had all of it. Its address in a launch is the address of row zero,
 extrapolated if this process does not have that row.
@@ -53,8 +53,8 @@ def split_axis(split: int | str, axes: int) -> int:
 
 
 def split_ndarray(dtype: Any, shape: Any, split: SplitOptions, needs_grad: bool = False) -> SplitNdarray:
-    """An array of zeros an axis of which is split over ranks. If it is periodic, the ghost rows at the ends of the array
-    are copies of the rows at the opposite end. A gradient is split the same way.
+    """An array of zeros an axis of which is split over ranks. If it is periodic, the ghost rows at the ends of the
+    array are copies of the rows at the opposite end. A gradient is split the same way.
     """
     _, halo, periodic = split
     if isinstance(halo, bool) or not isinstance(halo, int) or halo < 0:
@@ -348,8 +348,8 @@ class SplitNdarray(_octants.Ndarray):
     def _is_captured(
         self, name: str, arrays: tuple[Any, ...], perform: Callable[..., None], gradient: Callable[[], None] | None
     ) -> bool:
-        """Makes an operation a step of the graph that this thread captures. Each launch must invalidate the ghost rows, so
-        the host takes part. Returns False if the thread captures none, or if the array has no ghost rows.
+        """Makes an operation a step of the graph that this thread captures. Each launch must invalidate the ghost rows,
+        so the host takes part. Returns False if the thread captures none, or if the array has no ghost rows.
         """
         graph = capturing_graph()
         if graph is None or not self._has_ghosts():

@@ -42,8 +42,8 @@ def field(dtype: Any, shape: Any = None, *args: Any, device: Any = None, **kwarg
     outermost first in memory), `offset` (first index of each axis), `name`, `needs_grad`, `needs_dual`, and `device`
     (the result of `qd.device()` or a device name) for a field with a shape.
 
-    `split=0` distributes the first axis over the ranks of `qd.distributed`, `split=1` the second one, with `halo=2` ghost
-    rows on each side. With `periodic=True`, kernels index the axis modulo its number of rows. Such a field is a
+    `split=0` distributes the first axis over the ranks of `qd.distributed`, `split=1` the second one, with `halo=2`
+    ghost rows on each side. With `periodic=True`, kernels index the axis modulo its number of rows. Such a field is a
     `SplitNdarray`; of the keywords above it takes `name`, `needs_grad` and `device`.
     """
     split = None

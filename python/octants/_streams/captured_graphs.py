@@ -399,7 +399,9 @@ class CapturedGraph:
         return parts
 
     def _exchanged_host_steps(self, name: str, value: Any, steps: dict[int, HostStep]) -> bool:
-        """Adds the host's steps that use a named object, with the object that replaces it. Returns whether there are any."""
+        """Adds the host's steps that use a named object, with the object that replaces it. Returns whether there are
+        any.
+        """
         for number, place, path in self._host_uses.get(name, ()):
             step = steps.get(number, self._host_steps[number])
             other, array = member_at(value, path), step.arrays[place]

@@ -1,5 +1,5 @@
-"""Steps of captured graphs that the host performs at each launch of the graph: exchanges with other ranks, and fills and
-copies of split arrays.
+"""Steps of captured graphs that the host performs at each launch of the graph: exchanges with other ranks, and fills
+and copies of split arrays.
 """
 
 from __future__ import annotations

@@ -144,7 +144,8 @@ def description(array: Array) -> str:
     element = "".join(f"[{n}]" for n in array._element_shape) if isinstance(array, TensorField) else ""
     element = element or "".join(f"[{n}]" for n in getattr(array, "element_shape", ()))
     strides = [[stride for axis in p.axes for _, stride in axis] for p in placed[:1]]
-    return f"{kind} of {array.dtype.name}{element} with shape {tuple(array.shape)} (at {placed[0].base}, strides {strides[0]})"
+    where = f"at {placed[0].base}, strides {strides[0]}"
+    return f"{kind} of {array.dtype.name}{element} with shape {tuple(array.shape)} ({where})"
 
 
 def refuse_loaded(what: str) -> None:

@@ -20,9 +20,10 @@ __all__ = ["digit_of", "sortable_bits"]
 def sortable_bits(key: Any, key_dtype: template(), descending: template()) -> Any:
     """Maps a key to an unsigned integer of 32 bits or more with the same order.
 
-    Flips the sign bit of signed integers. Of floats with the bits `u`, takes `u` plus the sign bit for positive ones and
-    `-u` for negative ones, minus the bits of minus infinity, which are then zero: both zeros are equal, and each NaN, of
-    either sign, follows infinity, so that a minimum makes them equal. Descending order subtracts from the maximum.
+    Flips the sign bit of signed integers. Of floats with the bits `u`, takes `u` plus the sign bit for positive ones
+    and `-u` for negative ones, minus the bits of minus infinity, which are then zero: both zeros are equal, and each
+    NaN, of either sign, follows infinity, so that a minimum makes them equal. Descending order subtracts from the
+    maximum.
     """
     word = static(sortable_type(key_dtype))
     mask = word(static((1 << width(key_dtype)) - 1))

@@ -1,5 +1,6 @@
-"""Random programs of nested loops until a residual is small: their gradients, by a tape, manual and of a captured graph,
-are those of the linear map that the executed statements form."""
+"""Random programs of nested loops until a residual is small: their gradients, by a tape, manual and of a captured
+graph, are those of the linear map that the executed statements form.
+"""
 
 import importlib.util
 import os
