@@ -124,8 +124,8 @@ impl Stream {
     }
 
     /// Records commands that wait for all earlier ones without a barrier, and that no later ones wait for. In a shared
-    /// queue, a barrier would order other streams' work. Elsewhere there is one: without it, the first timestamp of a
-    /// queue waited for kernels of other queues on an NVIDIA H200, and so did the work after it.
+    /// queue, a barrier would order other streams' work. Elsewhere there is one: without it, kernels of two
+    /// queues with timestamps ran one after the other on an NVIDIA H200.
     pub(crate) fn record_time<R>(&self, work: impl FnOnce(&mut Recording<'_>) -> Result<R>) -> Result<R> {
         self.record_piece(!self.queue.is_shared(), work)
     }
