@@ -78,7 +78,7 @@ STANDIN_TESTS := $(addprefix tests/python/, \
     test_failed_checks.py \
     test_interop.py test_device_interop.py test_inspect.py test_program.py test_shared_memory.py test_math.py \
     distributed/test_refused_loops.py \
-    test_algorithms.py test_loop_bounds.py reverse_mode test_recorded_launches.py test_scattered_sums.py streams \
+    test_algorithms.py test_loop_bounds.py test_guarded_iterations.py reverse_mode test_recorded_launches.py test_scattered_sums.py streams \
     test_narrow_atomics.py simt)
 
 # Pass 4: Mesa's lavapipe, a Vulkan driver on the CPU.
@@ -87,6 +87,7 @@ VULKAN_TESTS := $(addprefix tests/python/, \
     test_matrix_values.py test_layouts.py test_math.py \
     test_loop_bounds.py test_program.py test_shared_memory.py test_algorithms.py calls test_failed_checks.py \
     test_debug_mode_results.py test_blocked_sums.py test_print_formats.py test_coarsened_loops.py \
+    test_guarded_iterations.py \
     test_narrow_atomics.py \
     streams/test_stream_order.py streams/test_stream_objects.py streams/test_stream_schedules.py \
     streams/test_stream_sections.py streams/test_stream_threads.py streams/test_stream_messages.py \

@@ -28,7 +28,7 @@ pub use saved_graph::{
 pub use scatter_copies::{CopiedRegion, ScatterCopies};
 pub use split_task::{LocalRows, RowBound, SplitMemory, SplitTask};
 pub use store::{Contents, Policy, Store, StoreCounts, StoreOptions};
-pub use task_graph::{Condition, GraphPart, graph_of_groups};
+pub use task_graph::{Condition, GraphPart, GuardedIterations, graph_of_groups};
 pub use trace::{
     ArgumentPlan, ArraySource, ArrayType, Dependence, Fingerprint, Lookup, Made, Outcome, ParamSource, Reach,
     StoreOfGradient, StoredWarning, Trace, ValueType, WarningKind,
@@ -422,9 +422,10 @@ pub struct DeviceContext {
     pub kernel: u64,
     /// 48: number of the task in its kernel.
     pub task: u64,
-    /// 56: address of the number of iterations that the loop around the task has completed in this launch, if the
-    /// device counts them; otherwise zero.
-    pub rounds: u64,
+    /// 56: an address, or zero. For a task that draws random numbers, that of the number of iterations that the loop
+    /// around it has completed in this launch, if the device counts them. For a task in guarded iterations, that of the
+    /// guard, if it has one (see [`GuardedIterations`]).
+    pub of_loop: u64,
 }
 
 impl DeviceContext {

@@ -17,6 +17,8 @@ pub enum GraphPart {
         condition: Condition,
         /// A round.
         body: Vec<GraphPart>,
+        /// Rounds may be queued ahead of the decision.
+        guarded: Option<GuardedIterations>,
     },
     /// A choice.
     If {
@@ -45,6 +47,19 @@ pub enum GraphPart {
         /// The parts that run again when a launch resumes here.
         body: Vec<GraphPart>,
     },
+}
+
+/// Iterations of a loop that may be queued before it is known whether they run. Each sets the guard, an `i32`, to
+/// whether another follows. A task that gets the guard's address in [`DeviceContext::of_loop`] does nothing while the
+/// guard is zero: any iteration of a launch but the first may be launched so.
+///
+/// [`DeviceContext::of_loop`]: crate::DeviceContext::of_loop
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuardedIterations {
+    /// How many should be queued for each decision.
+    pub per_decision: u32,
+    /// The guard's offset in the frame.
+    pub guard: u64,
 }
 
 /// An integer in the device's memory.

@@ -282,6 +282,9 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
         u.target.return_from_task(&u.e, u.e.i32c(0));
         u.e.position(enter);
     }
+    if u.facts.guarded[number] && variant.runs_iterations() {
+        leave_unless_guard_holds(&l, entry.context);
+    }
     match (&kind, entry.share) {
         (TaskKind::Serial, _) => {
             l.prepare_locals(|_, _| true);
@@ -303,6 +306,20 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     l.end_of_body();
     l.finish(start);
     entry.function
+}
+
+/// Ends a task in guarded iterations if it has a guard, and the guard is zero.
+fn leave_unless_guard_holds(l: &Lowering<'_, '_>, context: V) {
+    let (u, e) = (l.u, l.e);
+    let guard = u.target.guard_at(e, &|load| u.metadata.mark_invariant(load), context);
+    let is_null = e.icmp(IntCmp::LLVMIntEQ, e.ptrtoint(guard, e.i64), e.i64c(0));
+    let [check, leave, enter] = [c"guarded", c"leave", c"enter"].map(|name| l.new_block(name));
+    e.cond_br(is_null, enter, check);
+    e.position(check);
+    e.cond_br(e.icmp(IntCmp::LLVMIntEQ, e.load(e.i32, guard, 4), e.i32c(0)), leave, enter);
+    e.position(leave);
+    u.target.return_from_task(e, e.i32c(0));
+    e.position(enter);
 }
 
 /// Describes a task to the launcher; emits the function that counts its iterations if the launcher cannot.

@@ -17,6 +17,9 @@ use crate::{CodegenError, CodegenOptions, ENTRY_POINT, MOST_ARGUMENT_BYTES};
 /// Words of a `DeviceContext`.
 pub(crate) const CONTEXT_WORDS: u32 = DeviceContext::BYTES as u32 / 8;
 
+/// The word [`DeviceContext::of_loop`].
+const OF_LOOP: u32 = 7;
+
 /// The message of a loop that the device has left too early.
 const LEFT_EARLY: &str = "the device left this loop too early: Mesa's lavapipe runs at most 65535 iterations of all \
                           loops of a thread together";
@@ -202,7 +205,7 @@ fn lower_task(
     if role == Role::Coarse {
         l.vector_alignment = coarsening(facts, number).map(|c| c.alignment);
     }
-    fill_task(&mut l, &main.kind(&task.kind), schedule);
+    fill_task(&mut l, &main.kind(&task.kind), (schedule, facts.guarded[number]));
     u.e.end_function();
     u.lower_pending();
     if let Some((why, at)) = u.e.refusal() {
@@ -214,7 +217,7 @@ fn lower_task(
 }
 
 /// The body of an entry point.
-fn fill_task(l: &mut Lowering<'_, '_>, kind: &TaskKind, schedule: &TaskSchedule) {
+fn fill_task(l: &mut Lowering<'_, '_>, kind: &TaskKind, (schedule, guarded): (&TaskSchedule, bool)) {
     let root = l.body.root;
     if schedule.behavior.draws {
         l.make_random_state();
@@ -225,6 +228,7 @@ fn fill_task(l: &mut Lowering<'_, '_>, kind: &TaskKind, schedule: &TaskSchedule)
         let out = l.stays_out();
         l.e.begin_if(l.e.not(out), false)
     });
+    let holds = guarded.then(|| l.e.begin_if(guard_holds(l), false));
     match kind {
         TaskKind::Serial => {
             l.prepare_locals(|_, _| true);
@@ -234,10 +238,21 @@ fn fill_task(l: &mut Lowering<'_, '_>, kind: &TaskKind, schedule: &TaskSchedule)
         TaskKind::Parallel(_) => panic!("compiler bug: a range task on a device with a grid"),
     }
     l.block(root);
-    if let Some(selection) = enters {
+    for selection in holds.into_iter().chain(enters) {
         l.e.end_if(selection);
     }
     l.end_of_body();
+}
+
+/// Whether a task in guarded iterations runs: it has no guard, or the guard is not zero.
+fn guard_holds(l: &Lowering<'_, '_>) -> crate::emit::Id {
+    let (e, at) = (l.e, l.context_word(OF_LOOP));
+    let holds = e.variable(e.bool());
+    e.store(holds, e.truth(true));
+    let has_guard = e.begin_if(e.ine(at, e.u64c(0)), false);
+    e.store(holds, e.ine(l.load_at(at, Scalar::U32, false), e.u32c(0)));
+    e.end_if(has_guard);
+    e.load(e.bool(), holds)
 }
 
 /// The variable of the push constants: a context, then slots or their address.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use octants_artifact::{ScalarKind, Site, SiteKind, SitePart};
 use octants_diag::Span;
 use octants_ir::{
-    ArgLayout, Body, Inst, Layout, MemorySpace, Op, Program, Scalar, Schedule, Scheduled, TextPart, Type,
+    ArgLayout, Body, Inst, Layout, MemorySpace, Op, Program, Scalar, Schedule, Scheduled, TaskId, TextPart, Type,
 };
 
 use octants_ir::CodegenOptions;
@@ -33,6 +33,8 @@ pub struct Facts<'p> {
     pub shared_bytes: Vec<u64>,
     /// Bytes of each root of private memory.
     pub private_bytes: Vec<u64>,
+    /// Whether each task is in guarded iterations.
+    pub guarded: Vec<bool>,
     /// Places that print or assert.
     pub sites: Vec<Site>,
     /// The number of each site, by its message and the user's expression.
@@ -58,6 +60,7 @@ impl<'p> Facts<'p> {
                 at
             })
             .collect();
+        let guarded = program.graph.guarded_tasks();
         let mut facts = Facts {
             program,
             schedule,
@@ -65,6 +68,7 @@ impl<'p> Facts<'p> {
             args: ArgLayout::new(program.roots, &program.buffers, &program.params),
             frame_offsets,
             frame_bytes,
+            guarded: (0..program.tasks.len()).map(|t| guarded.contains(&TaskId(t as u32))).collect(),
             root_bytes: root_bytes(program, MemorySpace::Global),
             shared_bytes: root_bytes(program, MemorySpace::Shared),
             private_bytes: root_bytes(program, MemorySpace::Private),

@@ -1,6 +1,6 @@
 //! The task graph of an artifact: the program's graph, with conditions as locations in slots and frame.
 
-use octants_artifact::{Condition, GraphPart};
+use octants_artifact::{Condition, GraphPart, GuardedIterations};
 use octants_ir::{Condition as Place, Layout, TaskGraph, Type};
 
 use crate::facts::{Facts, kind_of};
@@ -27,9 +27,14 @@ fn add(facts: &Facts<'_>, graph: &TaskGraph, out: &mut Vec<GraphPart>) {
             _ => out.push(GraphPart::Tasks(task.0, task.0 + 1)),
         },
         TaskGraph::Parallel(groups) => out.push(GraphPart::Parallel(groups.iter().map(|g| within(facts, g)).collect())),
-        TaskGraph::While { condition, body } => {
-            out.push(GraphPart::While { condition: place(facts, *condition), body: within(facts, body) });
-        }
+        TaskGraph::While { condition, body, guarded } => out.push(GraphPart::While {
+            condition: place(facts, *condition),
+            body: within(facts, body),
+            guarded: guarded.map(|g| GuardedIterations {
+                per_decision: g.per_decision,
+                guard: facts.frame_offsets[g.guard.index()],
+            }),
+        }),
         TaskGraph::If { condition, then, otherwise } => out.push(GraphPart::If {
             condition: place(facts, *condition),
             then: within(facts, then),

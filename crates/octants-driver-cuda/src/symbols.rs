@@ -102,6 +102,9 @@ pub const NAMES: Names = Names {
     graph_instantiate: "cuGraphInstantiateWithFlags",
     graph_launch: "cuGraphLaunch",
     graph_exec_destroy: "cuGraphExecDestroy",
+    capture_begin: "cuStreamBeginCapture_v2",
+    capture_end: "cuStreamEndCapture",
+    graph_destroy: "cuGraphDestroy",
 };
 
 own_functions! {

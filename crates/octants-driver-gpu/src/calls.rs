@@ -29,6 +29,8 @@ use crate::symbols::{
 };
 use crate::vendor::{GridShape, Located};
 
+const RECORDING: &str = "recording iterations of a loop";
+
 /// Log buffers of the driver's compiler.
 const LOG_BYTES: usize = 16 << 10;
 
@@ -254,6 +256,27 @@ impl Entered<'_> {
     /// Gives it back.
     pub unsafe fn destroy_graph(&self, ready: RawGraphExec) -> Result<()> {
         call!(self.library(), graph_exec_destroy?(ready), "destroying another library's graph")
+    }
+
+    /// Whether this library can record work of a stream as a graph.
+    pub fn can_capture(&self) -> bool {
+        let s = &self.library().symbols;
+        s.capture_begin.is_some() && s.capture_end.is_some() && s.graph_destroy.is_some() && s.graph_instantiate.is_some()
+    }
+
+    /// Records later work of a stream instead of queueing it.
+    pub unsafe fn begin_capture(&self, stream: RawStream) -> Result<()> {
+        call!(self.library(), capture_begin?(stream, number::CAPTURE_MODE_RELAXED), RECORDING)
+    }
+
+    /// Ends that. Returns a graph that can be launched.
+    pub unsafe fn end_capture(&self, stream: RawStream) -> Result<RawGraphExec> {
+        let mut graph = null_mut();
+        call!(self.library(), capture_end?(stream, &mut graph), RECORDING)?;
+        // SAFETY: the graph was recorded above, and is not launched.
+        let ready = unsafe { self.instantiate_graph(graph as u64) };
+        call!(self.library(), graph_destroy?(graph), RECORDING)?;
+        ready
     }
 
     /// A new event.

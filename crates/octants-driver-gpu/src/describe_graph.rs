@@ -12,7 +12,7 @@ use std::ffi::c_void;
 use std::ops::Range;
 
 use octants_artifact::{Condition, DeviceChannel};
-use octants_runtime::{CheckpointWords, Launch, Section, checkpoint_labels, loops_of};
+use octants_runtime::{CheckpointWords, DataDependentLoop, Launch, Section, checkpoint_labels, loops_of};
 
 use crate::context::{Context, Entered};
 use crate::loaded_task::{LoadedTask, load_code};
@@ -32,14 +32,30 @@ pub struct Node {
 
 #[derive(Debug, Clone, Copy)]
 enum What {
-    /// A task of the module, in the loop of this number if it is in one.
-    Task(usize, Option<u32>),
+    /// A task of the module, in an iteration of a loop if it is in one.
+    Task(usize, Option<Iteration>),
     /// The decision kernel that sets a switch.
     Decision(RawFunction, Turn),
     /// The kernel that resets the round counter of the loop of this number.
     NoRounds(RawFunction, u32),
     /// The kernel that resets the number of the checkpoint that ended the launch.
     NoEnd(RawFunction),
+}
+
+/// An iteration of a loop.
+#[derive(Debug, Clone, Copy)]
+struct Iteration {
+    /// The loop's number.
+    number: u32,
+    /// The guard's offset in the frame, if it is guarded.
+    guard: Option<u64>,
+}
+
+impl Iteration {
+    /// What its tasks get as [`DeviceContext::of_loop`](octants_artifact::DeviceContext::of_loop).
+    fn word(self, launch: &Launch<'_>) -> u64 {
+        self.guard.map_or_else(|| launch.rounds_at(self.number), |at| launch.frame.0 + at)
+    }
 }
 
 /// How a switch is set.
@@ -106,8 +122,8 @@ impl What {
             What::Task(number, within) => {
                 let task = tasks.get(number)?;
                 let (function, shape) = task.plan_node(calls, launch.args)?;
-                let rounds = within.map_or(0, |number| launch.rounds_at(number));
-                KernelParameters { function, shape, parameter: task.parameter(launch, rounds).words().to_vec() }
+                let of_loop = within.map_or(0, |iteration| iteration.word(launch));
+                KernelParameters { function, shape, parameter: task.parameter(launch, of_loop).words().to_vec() }
             }
             What::NoRounds(function, number) => KernelParameters::decision(
                 function,
@@ -181,8 +197,8 @@ pub struct Description<'a> {
 struct Described<'a> {
     tasks: &'a [LoadedTask],
     launch: &'a Launch<'a>,
-    /// The enclosing loop.
-    within: Option<u32>,
+    /// The iteration around it.
+    within: Option<Iteration>,
     /// The switches of the checkpoints.
     labels: &'a [i64],
 }
@@ -275,9 +291,7 @@ impl<'a> Description<'a> {
                         }
                         vec![ever(self.graphs.add_join(to, &ends))?]
                     }
-                    Section::While(number, condition, body) => {
-                        vec![self.rounds(what, to, &last, (*number, *condition, body))?]
-                    }
+                    Section::While(of, body) => vec![self.rounds(what, to, &last, (*of, body))?],
                     Section::If(condition, branches) => self.choice(what, to, last, (*condition, branches))?,
                     Section::Switch(selector, parts) => self.cases(what, to, last, (*selector, parts))?,
                     Section::Checkpoint(label, condition, body) => {
@@ -374,7 +388,7 @@ impl<'a> Description<'a> {
         what: &Described<'_>,
         to: RawGraph,
         dependencies: &[RawNode],
-        (number, condition, body): (u32, Condition, &[Section]),
+        (of, body): (DataDependentLoop, &[Section]),
     ) -> Result<RawNode, NotAGraph> {
         let loops: &dyn GraphLoops = self.graphs.loops().ok_or(NotAGraph::Ever)?;
         let function = self.decide.ok_or(NotAGraph::Ever)?;
@@ -387,9 +401,14 @@ impl<'a> Description<'a> {
                 before = vec![self.kernel(what, to, dependencies, What::Decision(function, turn))?];
             }
             let (node, inside) = ever(loops.add_loop(to, switch, &before))?;
-            let what = &Described { within: Some(number), ..*what };
-            let last = self.sections(what, inside, Vec::new(), body)?;
-            let turn = Turn { ends: Some(number), condition: Some(condition), ..turn };
+            let mut last = Vec::new();
+            // A decision takes longer than the guards of a few small tasks.
+            for position in 0..of.guarded.map_or(1, |g| g.per_decision) {
+                let guard = of.guarded.filter(|_| position > 0).map(|g| g.guard);
+                let what = &Described { within: Some(Iteration { number: of.number, guard }), ..*what };
+                last = self.sections(what, inside, last, body)?;
+            }
+            let turn = Turn { ends: Some(of.number), condition: Some(of.condition), ..turn };
             self.kernel(what, inside, &last, What::Decision(function, turn))?;
             Ok(node)
         }

@@ -331,6 +331,9 @@ fn cases<'a>(context: &'a Context, e: &'a Entered<'a>) -> Vec<Case<'a>> {
             case("graph_instantiate", "instantiating another library's graph", || e.instantiate_graph(1)),
             case("graph_launch", "launching another library's graph", move || e.launch_graph(none, none)),
             case("graph_exec_destroy", "destroying another library's graph", move || e.destroy_graph(none)),
+            case("capture_begin", "recording iterations of a loop", move || e.begin_capture(none)),
+            case("capture_end", "recording iterations of a loop", move || e.end_capture(none)),
+            case("graph_destroy", "recording iterations of a loop", move || e.end_capture(none)),
         ]
     }
 }

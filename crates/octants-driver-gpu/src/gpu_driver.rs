@@ -416,6 +416,21 @@ impl Driver for GpuDriver {
         }
     }
 
+    unsafe fn begin_recording(&self, stream: StreamHandle) -> Result<bool> {
+        let calls = self.context.enter()?;
+        if !calls.can_capture() {
+            return Ok(false);
+        }
+        // SAFETY: the trait's contract.
+        unsafe { calls.begin_capture(self.streams.resolve(stream)) }.map(|()| true)
+    }
+
+    unsafe fn end_recording(&self, stream: StreamHandle) -> Result<GraphHandle> {
+        // SAFETY: the trait's contract.
+        let ready = unsafe { self.context.enter()?.end_capture(self.streams.resolve(stream)) };
+        ready.map(|ready| GraphHandle(ready as u64))
+    }
+
     unsafe fn ready_foreign_graph(&self, graph: u64) -> Result<GraphHandle> {
         // SAFETY: the trait's contract.
         unsafe { self.context.enter_aside()?.instantiate_graph(graph) }.map(|ready| GraphHandle(ready as u64))

@@ -221,11 +221,13 @@ impl LoadedTask {
         })
     }
 
-    /// The parameter of its code, with the address where the device counts rounds, if it does. Contains the launch's
-    /// number only if the code depends on it, because a graph must update it.
+    /// The parameter of its code, with a [`DeviceContext::of_loop`]. Contains the launch's number only if the code depends
+    /// on it, because a graph must update it.
+    ///
+    /// [`DeviceContext::of_loop`]: octants_artifact::DeviceContext::of_loop
     #[inline]
-    pub fn parameter(&self, launch: &Launch<'_>, rounds: u64) -> Parameter {
-        Parameter::new(launch, self.number, if self.is_numbered { launch.number } else { 0 }, rounds)
+    pub fn parameter(&self, launch: &Launch<'_>, of_loop: u64) -> Parameter {
+        Parameter::new(launch, self.number, if self.is_numbered { launch.number } else { 0 }, of_loop)
     }
 
     /// Maximum number of resident threads on the device; `None` for a serial task.
@@ -243,7 +245,7 @@ impl LoadedTask {
     #[inline]
     pub unsafe fn launch(&self, calls: &Entered<'_>, stream: RawStream, launch: &Launch<'_>) -> Result<()> {
         let Some((function, shape)) = self.plan(calls, launch.args) else { return Ok(()) };
-        let mut parameter = self.parameter(launch, 0);
+        let mut parameter = self.parameter(launch, launch.guard.0);
         // SAFETY: the contract above; the driver copies the parameter before it returns.
         unsafe { calls.launch(function, shape, stream, parameter.address(), self.kernel) }
     }
@@ -254,7 +256,7 @@ impl LoadedTask {
     /// As there. Nobody captures the stream.
     pub unsafe fn launch_early(&self, calls: &Entered<'_>, stream: RawStream, launch: &Launch<'_>) -> Result<()> {
         let Some((function, shape)) = self.plan(calls, launch.args) else { return Ok(()) };
-        let mut parameter = self.parameter(launch, 0);
+        let mut parameter = self.parameter(launch, launch.guard.0);
         // SAFETY: the contract above; the driver copies the parameter before it returns.
         unsafe { calls.launch_early(function, shape, stream, parameter.address(), self.kernel) }
     }

@@ -123,7 +123,7 @@ impl Parameter {
     /// The context of a launch's task, followed by its argument slots, or by their address if they are too many. The
     /// device counts rounds at the address `rounds`, if any.
     #[inline]
-    pub fn new(launch: &Launch<'_>, task: u32, number: u64, rounds: u64) -> Parameter {
+    pub fn new(launch: &Launch<'_>, task: u32, number: u64, of_loop: u64) -> Parameter {
         let context = DeviceContext {
             frame: launch.frame.0,
             result: launch.result.0,
@@ -132,7 +132,7 @@ impl Parameter {
             launch: number,
             kernel: launch.kernel_id,
             task: u64::from(task),
-            rounds,
+            of_loop,
         };
         match launch.args_at {
             None => Parameter::of(&context, launch.args),
@@ -142,8 +142,8 @@ impl Parameter {
 
     #[inline]
     fn of(context: &DeviceContext, args: &[u64]) -> Parameter {
-        let DeviceContext { frame, result, channel, seed, launch, kernel, task, rounds } = *context;
-        let head = [frame, result, channel, seed, launch, kernel, task, rounds];
+        let DeviceContext { frame, result, channel, seed, launch, kernel, task, of_loop } = *context;
+        let head = [frame, result, channel, seed, launch, kernel, task, of_loop];
         let mut words = [const { MaybeUninit::uninit() }; WORDS];
         debug_assert!(args.len() <= WORDS - CONTEXT_WORDS, "compiler bug: too many argument slots for a launch");
         for (to, from) in words.iter_mut().zip(head.iter().chain(args)) {
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn the_parameter_is_the_context_followed_by_the_slots() {
         let context =
-            DeviceContext { frame: 1, result: 2, channel: 3, seed: 4, launch: 5, kernel: 6, task: 7, rounds: 8 };
+            DeviceContext { frame: 1, result: 2, channel: 3, seed: 4, launch: 5, kernel: 6, task: 7, of_loop: 8 };
         for count in [0usize, 3, WORDS - CONTEXT_WORDS] {
             let args: Vec<u64> = (0..count as u64).map(|n| n + 100).collect();
             let mut parameter = Parameter::of(&context, &args);

@@ -302,6 +302,12 @@ functions! {
         graph_launch(RawGraphExec, RawStream);
         /// Gives it back.
         graph_exec_destroy(RawGraphExec);
+        /// Records later work of a stream instead of queueing it.
+        capture_begin(RawStream, c_int);
+        /// Ends that. Returns a graph of the work.
+        capture_end(RawStream, *mut RawGraphHandle);
+        /// Gives it back.
+        graph_destroy(RawGraphHandle);
     }
 }
 

@@ -100,6 +100,9 @@ pub const NAMES: Names = Names {
     graph_instantiate: "hipGraphInstantiateWithFlags",
     graph_launch: "hipGraphLaunch",
     graph_exec_destroy: "hipGraphExecDestroy",
+    capture_begin: "hipStreamBeginCapture",
+    capture_end: "hipStreamEndCapture",
+    graph_destroy: "hipGraphDestroy",
 };
 
 /// The ROCm versions that introduced functions after 4.2.
@@ -108,6 +111,9 @@ const SINCE: &[(&str, &str)] = &[
     ("hipThreadExchangeStreamCaptureMode", "5.0"),
     ("hipGraphInstantiateWithFlags", "5.0"),
     ("hipGraphLaunch", "4.3"),
+    ("hipStreamBeginCapture", "4.3"),
+    ("hipStreamEndCapture", "4.3"),
+    ("hipGraphDestroy", "4.3"),
     ("hipGraphExecDestroy", "4.3"),
     ("hipMemPoolCreate", "5.4"),
     ("hipMemPoolDestroy", "5.4"),

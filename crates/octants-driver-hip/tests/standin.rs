@@ -84,6 +84,9 @@ fn functions_have_the_signatures_of_the_table() {
         graph_instantiate: Some(hipGraphInstantiateWithFlags),
         graph_launch: Some(hipGraphLaunch),
         graph_exec_destroy: Some(hipGraphExecDestroy),
+        capture_begin: Some(hipStreamBeginCapture),
+        capture_end: Some(hipStreamEndCapture),
+        graph_destroy: Some(hipGraphDestroy),
     };
     let _ = Own {
         error_name: hipGetErrorName,

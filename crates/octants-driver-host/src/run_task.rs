@@ -396,6 +396,7 @@ impl QueuedTask {
             channel: DevicePtr(0),
             kernel_id: 0,
             rounds: DevicePtr(0),
+            guard: DevicePtr(0),
             end: CheckpointWords::NONE,
             seed: held.seed,
             number: held.number,

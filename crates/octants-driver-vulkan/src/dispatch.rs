@@ -34,7 +34,7 @@ impl Dispatch {
         let pipeline = form.pipeline(threads)?;
         let number = if task.is_numbered { launch.number } else { 0 };
         // The host counts the rounds of loops, in the number of the launch.
-        let parameter = Parameter::new(launch, task.number, number, 0);
+        let parameter = Parameter::new(launch, task.number, number, launch.guard.0);
         // Pinned memory has other addresses on the device.
         let translated = |at: DevicePtr| pinned.find(at.0).map_or(at.0, |part| part.address);
         let mut words: Vec<u64> = parameter.words().to_vec();

@@ -32,7 +32,7 @@ impl<'a> Launch<'_, 'a> {
             TaskGraph::Sequence(parts) | TaskGraph::Parallel(parts) => {
                 parts.iter().try_for_each(|part| if self.has_failed() { Ok(()) } else { self.run(part) })
             }
-            TaskGraph::While { condition, body } => {
+            TaskGraph::While { condition, body, .. } => {
                 let outer = self.machine.key;
                 loop {
                     // An iteration draws random numbers like a launch with another number, which includes the count of

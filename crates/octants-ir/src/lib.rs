@@ -128,7 +128,7 @@ pub use run_pipeline::{Pass, PassState, Verified, always, run_pass, run_pipeline
 pub use schedule::{Schedule, ScheduleOptions, Scheduled};
 pub use target_info::{Cost, CostTable, TargetInfo};
 pub use task_blocks::{RoundEnd, holds_tasks, round_end, section_of, task_blocks, task_branches, task_statements};
-pub use task_graph::{Condition, LaunchCount, TaskGraph, TaskId};
+pub use task_graph::{Condition, GuardedIterations, LaunchCount, TaskGraph, TaskId};
 pub use types::{Scalar, StructType, Type};
 pub use verify::{
     Rule, Violation, assert_kernel, assert_program, assert_scheduled, verify_kernel, verify_program, verify_scheduled,

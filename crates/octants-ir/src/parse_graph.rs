@@ -4,7 +4,7 @@
 use crate::kernel::Task;
 use crate::op::{BufferId, FrameSlot};
 use crate::parser::{Parsed, Parser};
-use crate::task_graph::{Condition, LaunchCount, TaskGraph, TaskId};
+use crate::task_graph::{Condition, GuardedIterations, LaunchCount, TaskGraph, TaskId};
 
 impl Parser {
     pub(crate) fn graph(&mut self, tasks: &[Task]) -> Parsed<TaskGraph> {
@@ -33,7 +33,11 @@ impl Parser {
                 self.sign("}")?;
                 TaskGraph::Parallel(groups)
             }
-            "while" => TaskGraph::While { condition: self.condition()?, body: Box::new(self.parts(tasks)?) },
+            "while" => {
+                let condition = self.condition()?;
+                let guarded = if self.eat_word("guarded") { Some(self.guarded()?) } else { None };
+                TaskGraph::While { condition, body: Box::new(self.parts(tasks)?), guarded }
+            }
             "if" => {
                 let condition = self.condition()?;
                 let then = Box::new(self.parts(tasks)?);
@@ -71,6 +75,14 @@ impl Parser {
             }
             other => return self.fail(format!("`{other}` is not a part of a task graph")),
         })
+    }
+
+    fn guarded(&mut self) -> Parsed<GuardedIterations> {
+        let per_decision = self.int()?;
+        match self.condition()? {
+            Condition::Frame(guard) => Ok(GuardedIterations { per_decision, guard }),
+            Condition::Buffer(b) => self.fail(format!("{b} is not a slot of the frame")),
+        }
     }
 
     fn condition(&mut self) -> Parsed<Condition> {

@@ -37,7 +37,10 @@ impl Printer {
                 groups.iter().for_each(|group| self.enclosed("group", group, tasks));
                 self.close();
             }
-            TaskGraph::While { condition, body } => self.enclosed(&format!("while {}", place(*condition)), body, tasks),
+            TaskGraph::While { condition, body, guarded } => {
+                let guarded = guarded.map(|g| format!(" guarded {} {}", g.per_decision, g.guard)).unwrap_or_default();
+                self.enclosed(&format!("while {}{guarded}", place(*condition)), body, tasks);
+            }
             TaskGraph::If { condition, then, otherwise } => {
                 self.open(&format!("if {}", place(*condition)));
                 self.within(then, tasks);

@@ -89,6 +89,8 @@ rules! {
     CheckpointsApart = 44: "checkpoint labels are unique; a checkpoint is not inside another checkpoint or \
         a group",
     CountOfTask = 45: "the iteration count of a launch follows from the bounds of its task",
+    GuardedIterations = 46: "guarded iterations are at least two, decide nothing, and end with a task that sets their \
+        guard, an i32 in the frame",
 }
 
 /// A violated rule.

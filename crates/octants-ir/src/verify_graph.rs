@@ -8,8 +8,8 @@ use crate::launch_count::launch_count;
 use crate::op::BlockId;
 use crate::rules::{Rule, Violation};
 use crate::task_blocks::{jumps, round_end, task_blocks, task_branches};
-use crate::task_graph::{Condition, TaskGraph};
-use crate::types::Type;
+use crate::task_graph::{Condition, GuardedIterations, TaskGraph};
+use crate::types::{Scalar, Type};
 
 /// Checks the graph of a program whose tasks are valid.
 pub(crate) fn verify_graph(program: &Program, out: &mut Vec<Violation>) {
@@ -65,7 +65,12 @@ impl GraphVerifier<'_> {
                     self.launches_some(Rule::GroupsOfLaunches, "a group", group);
                 }
             }
-            TaskGraph::While { body, .. } => self.launches_some(Rule::RoundsLaunch, "a `while`", body),
+            TaskGraph::While { body, guarded, .. } => {
+                self.launches_some(Rule::RoundsLaunch, "a `while`", body);
+                if let Some(guarded) = guarded {
+                    self.guarded(*guarded, body);
+                }
+            }
             TaskGraph::Checkpoint { label, .. } => {
                 if !self.labels.insert(*label) || !may_stop {
                     self.report(Rule::CheckpointsApart, format!("checkpoint {label}"));
@@ -93,6 +98,23 @@ impl GraphVerifier<'_> {
         };
         if !is_integer {
             self.report(Rule::GraphCondition, format!("{condition:?}"));
+        }
+    }
+
+    /// Iterations that may be queued ahead decide nothing, and set their guard.
+    fn guarded(&mut self, guarded: GuardedIterations, body: &TaskGraph) {
+        let GuardedIterations { per_decision, guard } = guarded;
+        let is_word = self.program.frame.get(guard.index()) == Some(&Type::Scalar(Scalar::I32));
+        let (mut decides, mut last) = (false, None);
+        body.visit(&mut |part| {
+            decides |= part.condition().is_some();
+            if let TaskGraph::Launch { task, .. } = part {
+                last = self.program.tasks.get(task.index());
+            }
+        });
+        let sets_guard = last.is_some_and(|task| task.access.frame_writes.contains(&guard));
+        if per_decision < 2 || !is_word || decides || !sets_guard {
+            self.report(Rule::GuardedIterations, format!("`guarded {per_decision} {guard}`"));
         }
     }
 

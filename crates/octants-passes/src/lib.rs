@@ -5,7 +5,7 @@
 //!
 //! Reading order: [`pipeline`], the passes in the order of its table, [`find_overlaps()`], [`resolve_block_dims()`],
 //! [`find_divergence()`], [`find_partial_products()`], [`find_carried_locals()`], [`find_races`], [`mod@fuse_kernels`],
-//! [`offload()`]. `octants_ir::insert_code` serves several of them.
+//! [`offload()`], [`mod@guard_iterations`]. `octants_ir::insert_code` serves several of them.
 //!
 //! Differentiation has its own pass table, in octants-autodiff, and shares the simplification passes. Three entry
 //! points here are used by that table only: [`inline_calls::inline_all_calls`],
@@ -26,6 +26,7 @@ pub mod find_races;
 pub mod fold_constants;
 pub mod fuse_kernels;
 mod gather_updates;
+pub mod guard_iterations;
 pub mod hoist_invariants;
 pub mod inline_calls;
 pub mod make_updates_atomic;
@@ -51,6 +52,7 @@ pub use find_carried_locals::{CarriedLocal, find_carried_locals};
 pub use find_divergence::find_divergence;
 pub use find_overlaps::{Alias, Overlap, conflicting_groups, find_overlaps};
 pub use find_partial_products::find_partial_products;
+pub use guard_iterations::guard_iterations;
 pub use offload::offload;
 pub use pass_options::PassOptions;
 pub use pipeline::PIPELINE;

@@ -2,7 +2,7 @@
 //!
 //! Options of a case are `check_bounds`, `debug`, `fast_math`, `arrays_may_alias`, `launches_in_order`,
 //! `merges_aliased_buffers`, `inlines_cooperation`, `shared` (blocks may share memory) and `gather`. A pass is a name
-//! of the pipeline's table, `pipeline` (all of it), `renumber`, `offload` (the expected text is a program), `print`
+//! of the pipeline's table, `pipeline` (all of it), `renumber`, `offload` (the expected text is a program), `guard_iterations`, `print`
 //! (the printed input), `access_sets` (the elements that a program's tasks touch) or `verify` (the violations, one per
 //! line).
 
@@ -14,12 +14,12 @@ use octants_analysis::describe_access;
 use octants_file_tests::{Case, cases, check_cases, check_passes_have_cases};
 use octants_ir::verify::{Rule, assert_kernel, assert_program, verify_kernel, verify_program};
 use octants_ir::{Kernel, Program, renumber, run_pass, run_pipeline};
-use octants_passes::{PIPELINE, PassOptions, offload};
+use octants_passes::{PIPELINE, PassOptions, guard_iterations, offload};
 
 const CRATE: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Passes of cases in addition to the rows of the pipeline's table.
-const OTHERS: &[&str] = &["access_sets", "offload", "pipeline", "print", "renumber"];
+const OTHERS: &[&str] = &["access_sets", "guard_iterations", "offload", "pipeline", "print", "renumber"];
 
 fn run(case: &Case) -> String {
     match case.passes[0].as_str() {
@@ -34,6 +34,12 @@ fn run(case: &Case) -> String {
         "offload" => {
             let program = offload(case.kernel());
             assert_program(&program, "offload");
+            case.text(&program)
+        }
+        "guard_iterations" => {
+            let mut program = case.parse();
+            guard_iterations(&mut program);
+            assert_program(&program, "guard_iterations");
             case.text(&program)
         }
         _ => run_rows(case),

@@ -83,6 +83,11 @@ pub(crate) struct ForeignGraph {
 }
 
 impl ForeignGraph {
+    /// A graph that is ready to be launched.
+    pub(crate) fn new(device: Arc<DeviceCore>, ready: GraphHandle) -> ForeignGraph {
+        ForeignGraph { device, ready }
+    }
+
     /// Queues the graph.
     ///
     /// # Safety

@@ -108,6 +108,8 @@ pub struct Launch<'a> {
     /// Where a device that evaluates loop conditions counts the iterations, in the frame: a word per loop. Null if the
     /// counts are not needed.
     pub rounds: DevicePtr,
+    /// The guard of this iteration's tasks; null if they run in any case.
+    pub guard: DevicePtr,
     /// Where a device that evaluates checkpoints writes the one at which the launch ends.
     pub end: CheckpointWords,
     /// Whether it was launched from a running task, and so must not wait for other tasks.
@@ -461,6 +463,17 @@ pub trait Driver: Send + Sync + 'static {
         _launch_of: &dyn Fn(usize) -> Option<Launch<'a>>,
     ) -> Result<bool> {
         Ok(false)
+    }
+
+    /// Records the stream's later work, of the same thread, instead of queueing it. Returns false, with nothing begun, if
+    /// the device cannot. Until [`Driver::end_recording`], only tasks without messages may be queued.
+    unsafe fn begin_recording(&self, _stream: StreamHandle) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Ends a recording. Returns a graph of the work, which is used like that of [`Driver::ready_foreign_graph`].
+    unsafe fn end_recording(&self, _stream: StreamHandle) -> Result<GraphHandle> {
+        Err(ErrorKind::CompilerBug("nothing is recorded".into()).into())
     }
 
     /// Destroys a graph; queued launches of it still run.

@@ -108,7 +108,7 @@ pub use races::{RaceSink, Races};
 pub use renewable::Renewable;
 pub use report::{Failure, Failures, Printer, TextSink};
 pub use saved_graph::{MovedPart, NamedMemory};
-pub use sections::{Section, checkpoint_labels, loops_of};
+pub use sections::{DataDependentLoop, Section, checkpoint_labels, loops_of};
 pub use sparse::{RowBuffers, SparseProduct, SparseSolver};
 pub use stage_arguments::HostArray;
 pub use stream::{Results, Stream};

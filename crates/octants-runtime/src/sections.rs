@@ -6,9 +6,20 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use octants_artifact::{Artifact, Condition, DeviceContext, GraphPart};
+use octants_artifact::{Artifact, Condition, DeviceContext, GraphPart, GuardedIterations};
 
 use crate::error::{ErrorKind, Result};
+
+/// A loop whose condition is in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DataDependentLoop {
+    /// Its number in the kernel.
+    pub number: u32,
+    /// It runs again if this is not zero.
+    pub condition: Condition,
+    /// Its iterations may be queued ahead of the decision.
+    pub guarded: Option<GuardedIterations>,
+}
 
 /// A stretch of a kernel's launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,9 +28,8 @@ pub enum Section {
     InOrder(Range<usize>),
     /// At least two groups of sections, independent of one another.
     Groups(Box<[Box<[Section]>]>),
-    /// Sections that run at least once, and repeat while a condition holds. The first value is the loop's number in the
-    /// kernel.
-    While(u32, Condition, Box<[Section]>),
+    /// Sections that run at least once, and repeat while a condition holds.
+    While(DataDependentLoop, Box<[Section]>),
     /// Sections for a condition that holds, and for one that does not.
     If(Condition, [Box<[Section]>; 2]),
     /// Cases, and last the sections for an integer that is not the position of a case.
@@ -34,7 +44,7 @@ impl Section {
         match self {
             Section::InOrder(_) => &[],
             Section::Groups(parts) | Section::Switch(_, parts) => parts,
-            Section::While(_, _, body) | Section::Checkpoint(_, _, body) => std::slice::from_ref(body),
+            Section::While(_, body) | Section::Checkpoint(_, _, body) => std::slice::from_ref(body),
             Section::If(_, both) => both,
         }
     }
@@ -73,6 +83,8 @@ pub(crate) fn conditions_at_once(sections: &[Section]) -> u64 {
         let within = s.parts().iter().map(|part| conditions_at_once(part));
         match s {
             Section::Groups(_) => within.sum(),
+            // One iteration is queued ahead.
+            Section::While(DataDependentLoop { guarded: Some(_), .. }, _) => 2,
             _ => within.max().unwrap_or(0).max(u64::from(s.reads_condition())),
         }
     };
@@ -111,7 +123,7 @@ pub(crate) fn draws_again(artifact: &Artifact, sections: &[Section]) -> bool {
         let draws = |tasks: &Range<usize>| again && artifact.tasks[tasks.clone()].iter().any(|t| t.draws_random);
         sections.iter().any(|section| match section {
             Section::InOrder(tasks) => draws(tasks),
-            Section::While(_, _, body) => any(artifact, body, true),
+            Section::While(_, body) => any(artifact, body, true),
             _ => section.parts().iter().any(|part| any(artifact, part, again)),
         })
     }
@@ -144,9 +156,10 @@ impl Making<'_> {
                         groups.iter().try_for_each(|g| self.add(g, out))?;
                     }
                 }
-                GraphPart::While { condition, body } => {
+                GraphPart::While { condition, body, guarded } => {
                     let number = self.loops.replace(self.loops.get() + 1);
-                    out.push(Section::While(number, self.condition(condition)?, self.sections(body)?));
+                    let what = DataDependentLoop { number, condition: self.condition(condition)?, guarded: *guarded };
+                    out.push(Section::While(what, self.sections(body)?));
                 }
                 GraphPart::If { condition, then, otherwise } => {
                     let both = [self.sections(then)?, self.sections(otherwise)?];
@@ -219,10 +232,10 @@ mod tests {
         let checkpoint =
             |label, n| GraphPart::Checkpoint { label, yields_on: FLAG, body: vec![GraphPart::Tasks(n, n + 1)] };
         let body = vec![checkpoint(5, 2)];
-        let parts = vec![GraphPart::Tasks(0, 1), checkpoint(3, 1), GraphPart::While { condition: FLAG, body }];
+        let parts = vec![GraphPart::Tasks(0, 1), checkpoint(3, 1), GraphPart::While { condition: FLAG, body, guarded: None }];
         let found = sections(&artifact(3, parts), true).unwrap();
         let of = |label, n| Section::Checkpoint(label, FLAG, [Section::InOrder(n..n + 1)].into());
-        assert_eq!(*found, [Section::InOrder(0..1), of(3, 1), Section::While(0, FLAG, [of(5, 2)].into())]);
+        assert_eq!(*found, [Section::InOrder(0..1), of(3, 1), Section::While(DataDependentLoop { number: 0, condition: FLAG, guarded: None }, [of(5, 2)].into())]);
         assert!(decides(&found));
         let holding = |label| found.iter().position(|s| s.holds_checkpoint(label));
         assert_eq!([3, 5, 0].map(holding), [Some(1), Some(2), None]);
@@ -230,10 +243,14 @@ mod tests {
 
     #[test]
     fn each_group_contains_sections_with_their_own_conditions() {
-        let rounds = |n| GraphPart::While { condition: FLAG, body: vec![GraphPart::Tasks(n, n + 1)] };
+        let rounds = |n| GraphPart::While { condition: FLAG, body: vec![GraphPart::Tasks(n, n + 1)], guarded: None };
         let inner = GraphPart::Parallel(vec![vec![rounds(1)], vec![rounds(2)], vec![GraphPart::Tasks(3, 4)]]);
         let outer =
-            GraphPart::While { condition: FLAG, body: vec![GraphPart::Parallel(vec![vec![inner], vec![rounds(4)]])] };
+            GraphPart::While {
+            condition: FLAG,
+            body: vec![GraphPart::Parallel(vec![vec![inner], vec![rounds(4)]])],
+            guarded: None,
+        };
         let artifact = artifact(5, vec![rounds(0), outer]);
         let found = sections(&artifact, true).unwrap();
         assert!(decides(&found));
@@ -245,7 +262,7 @@ mod tests {
     fn invalid_tasks_and_conditions_are_refused() {
         assert!(sections(&artifact(1, vec![GraphPart::Tasks(0, 2)]), true).is_err());
         for condition in [Condition { slot: Some(1), ..FLAG }, Condition { slot: None, offset: 8, ..FLAG }] {
-            let graph = vec![GraphPart::While { condition, body: vec![GraphPart::Tasks(0, 1)] }];
+            let graph = vec![GraphPart::While { condition, body: vec![GraphPart::Tasks(0, 1)], guarded: None }];
             assert!(sections(&artifact(1, graph), true).is_err());
         }
     }

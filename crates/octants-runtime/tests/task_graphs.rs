@@ -38,7 +38,7 @@ fn load(device: &Device, artifact: &Artifact) -> LoadedKernel {
 }
 
 fn repeat(condition: Condition, body: Vec<GraphPart>) -> GraphPart {
-    GraphPart::While { condition, body }
+    GraphPart::While { condition, body, guarded: None }
 }
 
 fn launch(stream: &Stream, kernel: &LoadedKernel, flag: &Buffer) -> Result<()> {

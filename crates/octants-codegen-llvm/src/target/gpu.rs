@@ -25,7 +25,7 @@ const SEED: i64 = 24;
 pub(super) const LAUNCH: i64 = 32;
 pub(super) const KERNEL: i64 = 40;
 pub(super) const TASK: i64 = 48;
-const ROUNDS: i64 = 56;
+const OF_LOOP: i64 = 56;
 const ARGS: i64 = DeviceContext::BYTES as i64;
 
 /// The word of the channel that records a failed assertion.
@@ -395,7 +395,11 @@ impl Target for Gpu {
     }
 
     fn rounds_at(&self, e: &Emitter, invariant: &dyn Fn(V), context: V) -> Option<V> {
-        Some(self.global_pointer(e, e.byte_offset(context, ROUNDS), invariant))
+        Some(self.global_pointer(e, e.byte_offset(context, OF_LOOP), invariant))
+    }
+
+    fn guard_at(&self, e: &Emitter, invariant: &dyn Fn(V), context: V) -> V {
+        self.global_pointer(e, e.byte_offset(context, OF_LOOP), invariant)
     }
 
     fn print(&self, e: &Emitter, context: V, site: u32, values: V, count: usize) {

@@ -145,6 +145,10 @@ pub(crate) trait Target {
     fn rounds_at(&self, _e: &Emitter, _invariant: &dyn Fn(V), _context: V) -> Option<V> {
         None
     }
+    /// Address of the guard of a task in guarded iterations, null if it runs in any case.
+    fn guard_at(&self, _e: &Emitter, _invariant: &dyn Fn(V), _context: V) -> V {
+        panic!("compiler bug: iterations are not guarded on this target")
+    }
     /// Calls the host's printer with a number of values in memory.
     fn print(&self, e: &Emitter, context: V, site: u32, values: V, count: usize);
     /// Calls the host's error reporter with a number of values in memory.

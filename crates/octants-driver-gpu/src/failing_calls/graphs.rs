@@ -1,6 +1,6 @@
 //! Tests of the graphs that launches become: their nodes, and their later updates.
 
-use octants_runtime::CheckpointWords;
+use octants_runtime::{CheckpointWords, DataDependentLoop};
 
 use super::*;
 use crate::backlog::Backlogs;
@@ -116,6 +116,7 @@ impl<'a> Sectioned<'a> {
             channel: DevicePtr(0),
             kernel_id: 0,
             rounds: DevicePtr(rounds),
+            guard: DevicePtr(0),
             end: self.end,
             seed: 0,
             number: 0,
@@ -161,14 +162,18 @@ fn a_graph_of_short_tasks_is_a_chain() {
     assert_eq!(nodes_of([true, false, true]), ["kernel after 0"; 3].map(String::from));
 }
 
+fn of(number: u32, condition: Condition) -> DataDependentLoop {
+    DataDependentLoop { number, condition, guarded: None }
+}
+
 #[test]
 fn loops_and_groups_become_nodes_of_one_graph_at_the_first_launch() {
     let context = context();
     let entered = context.enter().unwrap();
     let condition = |slot| Condition { slot: Some(slot), offset: 0, kind: ScalarKind::I32 };
-    let inner = Section::While(1, condition(1), [Section::InOrder(2..3)].into());
+    let inner = Section::While(of(1, condition(1)), [Section::InOrder(2..3)].into());
     let group = |tasks| [Section::InOrder(tasks)].into();
-    let outer = Section::While(0, condition(0), [Section::Groups([group(0..1), group(1..2)].into()), inner].into());
+    let outer = Section::While(of(0, condition(0)), [Section::Groups([group(0..1), group(1..2)].into()), inner].into());
     let sections = [outer, Section::InOrder(3..4)];
     let kernel = Sectioned::new(&entered, 4, 2, &sections);
     let calls_on = |stream: RawStream, args: &[u64]| kernel.calls(stream, 0, args);
@@ -364,7 +369,7 @@ fn tasks_after_a_checkpoint_run_unless_the_launch_ends_there() {
     let condition = |slot| Condition { slot: Some(slot), offset: 0, kind: ScalarKind::I32 };
     let tasks = |range| Section::InOrder(range);
     let checkpoint = Section::Checkpoint(7, condition(0), [tasks(1..2)].into());
-    let repeated = Section::While(0, condition(1), [tasks(0..1), checkpoint, tasks(2..3)].into());
+    let repeated = Section::While(of(0, condition(1)), [tasks(0..1), checkpoint, tasks(2..3)].into());
     let last = Section::Checkpoint(-3, condition(0), [tasks(4..5)].into());
     let sections = [repeated, tasks(3..4), last];
     let kernel = Sectioned::new(&entered, 5, 2, &sections);

@@ -12,7 +12,7 @@ use octants_ir::{
     run_pipeline_with,
 };
 use octants_passes::check_races::add_unused_arguments;
-use octants_passes::{PIPELINE, PassOptions, RaceWatch, offload, restrict_loops};
+use octants_passes::{PIPELINE, PassOptions, RaceWatch, guard_iterations, offload, restrict_loops};
 use octants_runtime::{LoadedKernel, Pointer};
 use octants_schedule::schedule_program;
 
@@ -395,8 +395,12 @@ impl Session {
         if shows {
             eprintln!("{kernel}");
         }
-        let program = offload(kernel);
+        let mut program = offload(kernel);
         done("offload");
+        if info.has_grid && !watches && lowered.split_arrays.is_empty() {
+            guard_iterations(&mut program);
+            done("guard_iterations");
+        }
         Ok((program, options.watch))
     }
 

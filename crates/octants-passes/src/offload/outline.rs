@@ -320,7 +320,7 @@ pub(super) fn build_graph(
             Outline::Rounds { body, condition } => {
                 let condition = condition.place(slots);
                 let body = Box::new(build_graph(body, (tasks, groups), of_segment, slots));
-                parts.push((None, TaskGraph::While { condition, body }));
+                parts.push((None, TaskGraph::While { condition, body, guarded: None }));
             }
             Outline::Checkpoint { label, body, condition } => {
                 let (label, yields_on) = (*label, condition.place(slots));

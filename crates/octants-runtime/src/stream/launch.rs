@@ -241,6 +241,7 @@ impl StreamCore {
             channel: scratch.log_channel.0,
             kernel_id: scratch.log_channel.1,
             rounds: kernel.rounds_in(scratch.frame),
+            guard: DevicePtr(0),
             end: kernel.checkpoint_words(scratch.frame, scratch.result),
             seed: device.seed.load(Ordering::Relaxed),
             number: device.next_launch_number(nested),

@@ -256,6 +256,7 @@ impl<'a> Replay<'a> {
             channel,
             kernel_id,
             rounds: launch.kernel.rounds_in(layout.frame(self.steps[step].lane)),
+            guard: DevicePtr(0),
             end: CheckpointWords::NONE,
             seed: device.seed.load(Ordering::Relaxed),
             number: self.number + layout.ordinals[step],

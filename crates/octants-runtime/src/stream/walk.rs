@@ -6,6 +6,8 @@
 //! and counts as a launch for the profiler. After a checkpoint, the host decides whether the launch ends. A launch
 //! that resumes at a checkpoint skips everything before it; enclosing loops continue from there.
 
+mod guarded_rounds;
+
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
@@ -23,7 +25,7 @@ use crate::kernel::LoadedKernel;
 use crate::measure::Measured;
 use crate::nesting::Inside;
 use crate::scratch::Scratch;
-use crate::sections::{Section, conditions_at_once, round_number};
+use crate::sections::{DataDependentLoop, Section, conditions_at_once, round_number};
 
 /// When the work of a driver call completes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -124,9 +126,14 @@ impl<'a> Walk<'a> {
                     match section {
                         Section::InOrder(tasks) => self.tasks(at.on, tasks.clone(), launch)?,
                         Section::Groups(groups) => self.groups(at, groups, launch).await?,
-                        Section::While(number, condition, body) => {
-                            self.rounds(at, (*number, condition, body), launch).await?;
-                        }
+                        Section::While(of, body) => match of.guarded {
+                            Some(guarded) if self.queues_ahead() => {
+                                // A copy may be under way still.
+                                let ended = self.guarded_rounds(at, (of, guarded, body), launch).await;
+                                ended.inspect_err(|_| self.scratch.borrow_mut().is_written = true)?;
+                            }
+                            _ => self.rounds(at, (of, body), launch).await?,
+                        },
                         Section::If(condition, [then, otherwise]) => {
                             let holds = match resumes {
                                 Some(label) => then.iter().any(|s| s.holds_checkpoint(label)),
@@ -207,16 +214,16 @@ impl<'a> Walk<'a> {
     async unsafe fn rounds(
         &self,
         at: Place,
-        (loop_number, condition, body): (u32, &Condition, &[Section]),
+        (of, body): (&DataDependentLoop, &[Section]),
         launch: &Launch<'_>,
     ) -> Result<()> {
         loop {
-            let round = Launch { number: round_number(launch.number, self.rounds_of(loop_number)), ..*launch };
+            let round = Launch { number: round_number(launch.number, self.rounds_of(of.number)), ..*launch };
             // SAFETY: the contract above.
             unsafe { self.sections(at, body, &round).await? };
-            self.end_round(loop_number);
+            self.end_round(of.number);
             // SAFETY: the contract above.
-            if self.has_ended() || !unsafe { self.holds(at, condition, launch).await? } {
+            if self.has_ended() || !unsafe { self.holds(at, &of.condition, launch).await? } {
                 return Ok(());
             }
         }
@@ -375,40 +382,67 @@ impl<'a> Walk<'a> {
     /// As [`Walk::run`].
     async unsafe fn integer_at(&self, at: Place, condition: &Condition, launch: &Launch<'_>) -> Result<u64> {
         self.end_measure(at.on, launch)?;
-        let (stream, device) = (self.stream, &*self.stream.device);
-        let bytes = condition.kind.bytes() as usize;
-        let Some(address) = condition.address(launch.args, launch.frame.0) else {
-            return Err(ErrorKind::CompilerBug(format!("{condition:?} of {} arguments", launch.args.len())).into());
-        };
+        if let (Completion::Queued { .. }, false) = (self.completion, self.stream.device.host_addressable) {
+            // SAFETY: the contract above.
+            return unsafe {
+                let copy = self.queue_copy(at, condition, launch)?;
+                self.arrived(at, copy, launch).await
+            };
+        }
+        let (address, bytes) = place_of(condition, launch)?;
         launch.caller.will_block();
-        let mut copy = None;
         if let Completion::Queued { .. } = self.completion {
-            stream.check_not_capturing("launch a kernel that has data-dependent loops or branches")?;
-            if !device.host_addressable {
-                let word = self.kernel.condition_at(launch.result, at.word);
-                // SAFETY: both are in memory of their kind, and the word is the branch's own until it has waited.
-                copy = Some(unsafe { CopiedCondition::queue(&*device.driver, at.on, word, (address, bytes))? });
-            }
-            // SAFETY: the stream is alive. If the wait is abandoned, the word still belongs to the stream.
-            let waited = unsafe { self.wait(at, copy.as_ref(), launch).await };
-            waited.inspect_err(|_| self.scratch.borrow_mut().is_written = true)?;
-            self.moved.set(true);
-            stream.drain_log(&mut self.scratch.borrow_mut());
-            stream.report_pending()?;
-        } else if !device.host_addressable {
+            self.stream.check_not_capturing(DECIDES)?;
+            // SAFETY: the stream is alive.
+            let waited = unsafe { self.wait(at, None, launch).await };
+            self.after_wait(waited)?;
+        } else if !self.stream.device.host_addressable {
             let message = "a kernel that has data-dependent loops or branches cannot be launched by a task's print";
             return Err(ErrorKind::Misuse { message: message.into() }.into());
         }
         if launch.caller.is_interrupted() {
             return Err(ErrorKind::Interrupted.into());
         }
-        if let Some(copy) = copy {
-            return Ok(copy.value());
-        }
         let mut value = [0u8; 8];
         // SAFETY: the host reaches the integer there, and the work that writes it is done.
         unsafe { std::ptr::copy_nonoverlapping(address as *const u8, value.as_mut_ptr(), bytes) };
         Ok(u64::from_le_bytes(value))
+    }
+
+    /// Queues a copy of an integer to the word of a branch, which is the copy's own until it has
+    /// [arrived](Self::arrived).
+    ///
+    /// # Safety
+    /// As [`Walk::run`], on a device apart.
+    unsafe fn queue_copy(&self, at: Place, condition: &Condition, launch: &Launch<'_>) -> Result<CopiedCondition> {
+        let place = place_of(condition, launch)?;
+        launch.caller.will_block();
+        self.stream.check_not_capturing(DECIDES)?;
+        let word = self.kernel.condition_at(launch.result, at.word);
+        // SAFETY: both are in memory of their kind, and the word is the branch's own until it has waited.
+        unsafe { CopiedCondition::queue(&*self.stream.device.driver, at.on, word, place) }
+    }
+
+    /// Waits for a copy. Returns the integer, extended with zeros; an error if an assertion has failed.
+    ///
+    /// # Safety
+    /// As [`Walk::run`].
+    async unsafe fn arrived(&self, at: Place, copy: CopiedCondition, launch: &Launch<'_>) -> Result<u64> {
+        // SAFETY: the stream is alive. If the wait is abandoned, the word still belongs to the stream.
+        let waited = unsafe { self.wait(at, Some(&copy), launch).await };
+        self.after_wait(waited)?;
+        if launch.caller.is_interrupted() {
+            return Err(ErrorKind::Interrupted.into());
+        }
+        Ok(copy.value())
+    }
+
+    /// Takes what the device has reported until the end of a wait.
+    fn after_wait(&self, waited: Result<()>) -> Result<()> {
+        waited.inspect_err(|_| self.scratch.borrow_mut().is_written = true)?;
+        self.moved.set(true);
+        self.stream.drain_log(&mut self.scratch.borrow_mut());
+        self.stream.report_pending()
     }
 
     /// Waits for the work that a branch has queued, or for a copy that was queued last.
@@ -437,6 +471,16 @@ impl<'a> Walk<'a> {
         }
         Ok(())
     }
+}
+
+/// What cannot be captured.
+const DECIDES: &str = "launch a kernel that has data-dependent loops or branches";
+
+/// Address and size of a condition.
+fn place_of(condition: &Condition, launch: &Launch<'_>) -> Result<(u64, usize)> {
+    let bug = || ErrorKind::CompilerBug(format!("{condition:?} of {} arguments", launch.args.len()));
+    let address = condition.address(launch.args, launch.frame.0).ok_or_else(bug)?;
+    Ok((address, condition.kind.bytes() as usize))
 }
 
 /// A launch that is lent to that of another device.
