@@ -261,7 +261,10 @@ impl Entered<'_> {
     /// Whether this library can record work of a stream as a graph.
     pub fn can_capture(&self) -> bool {
         let s = &self.library().symbols;
-        s.capture_begin.is_some() && s.capture_end.is_some() && s.graph_destroy.is_some() && s.graph_instantiate.is_some()
+        s.capture_begin.is_some()
+            && s.capture_end.is_some()
+            && s.graph_destroy.is_some()
+            && s.graph_instantiate.is_some()
     }
 
     /// Records later work of a stream instead of queueing it.

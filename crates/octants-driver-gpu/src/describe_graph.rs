@@ -32,8 +32,8 @@ pub struct Node {
 
 #[derive(Debug, Clone, Copy)]
 enum What {
-    /// A task of the module, in an iteration of a loop if it is in one.
-    Task(usize, Option<Iteration>),
+    /// A task of the module.
+    Task(usize, OfLoop),
     /// The decision kernel that sets a switch.
     Decision(RawFunction, Turn),
     /// The kernel that resets the round counter of the loop of this number.
@@ -42,19 +42,23 @@ enum What {
     NoEnd(RawFunction),
 }
 
-/// An iteration of a loop.
+/// What a task gets as [`DeviceContext::of_loop`](octants_artifact::DeviceContext::of_loop).
 #[derive(Debug, Clone, Copy)]
-struct Iteration {
-    /// The loop's number.
-    number: u32,
-    /// The guard's offset in the frame, if it is guarded.
-    guard: Option<u64>,
+enum OfLoop {
+    Nothing,
+    /// The round counter of the loop of this number.
+    Rounds(u32),
+    /// The guard at this offset in the frame.
+    Guard(u64),
 }
 
-impl Iteration {
-    /// What its tasks get as [`DeviceContext::of_loop`](octants_artifact::DeviceContext::of_loop).
-    fn word(self, launch: &Launch<'_>) -> u64 {
-        self.guard.map_or_else(|| launch.rounds_at(self.number), |at| launch.frame.0 + at)
+impl OfLoop {
+    fn address(self, launch: &Launch<'_>) -> u64 {
+        match self {
+            OfLoop::Nothing => 0,
+            OfLoop::Rounds(number) => launch.rounds_at(number),
+            OfLoop::Guard(offset) => launch.frame.0 + offset,
+        }
     }
 }
 
@@ -122,7 +126,7 @@ impl What {
             What::Task(number, within) => {
                 let task = tasks.get(number)?;
                 let (function, shape) = task.plan_node(calls, launch.args)?;
-                let of_loop = within.map_or(0, |iteration| iteration.word(launch));
+                let of_loop = within.address(launch);
                 KernelParameters { function, shape, parameter: task.parameter(launch, of_loop).words().to_vec() }
             }
             What::NoRounds(function, number) => KernelParameters::decision(
@@ -197,8 +201,8 @@ pub struct Description<'a> {
 struct Described<'a> {
     tasks: &'a [LoadedTask],
     launch: &'a Launch<'a>,
-    /// The iteration around it.
-    within: Option<Iteration>,
+    /// What its tasks get of the loop around them.
+    within: OfLoop,
     /// The switches of the checkpoints.
     labels: &'a [i64],
 }
@@ -230,7 +234,7 @@ impl<'a> Description<'a> {
         let in_order = [Section::InOrder(0..tasks.len())];
         let sections = if sections.is_empty() { &in_order } else { sections };
         let labels = &checkpoint_labels(sections);
-        let what = Described { tasks, launch, within: None, labels };
+        let what = Described { tasks, launch, within: OfLoop::Nothing, labels };
         let mut dependencies = dependencies;
         let mut resets = Vec::new();
         if launch.rounds.0 != 0 {
@@ -404,8 +408,12 @@ impl<'a> Description<'a> {
             let mut last = Vec::new();
             // A decision takes longer than the guards of a few small tasks.
             for position in 0..of.guarded.map_or(1, |g| g.per_decision) {
-                let guard = of.guarded.filter(|_| position > 0).map(|g| g.guard);
-                let what = &Described { within: Some(Iteration { number: of.number, guard }), ..*what };
+                let within = match of.guarded {
+                    None => OfLoop::Rounds(of.number),
+                    Some(_) if position == 0 => OfLoop::Nothing,
+                    Some(guarded) => OfLoop::Guard(guarded.guard),
+                };
+                let what = &Described { within, ..*what };
                 last = self.sections(what, inside, last, body)?;
             }
             let turn = Turn { ends: Some(of.number), condition: Some(of.condition), ..turn };

@@ -171,12 +171,15 @@ impl Graphs for Acme {
     }
 
     unsafe fn add_kernel(&self, _to: RawGraph, dependencies: &[RawNode], kernel: &KernelNode) -> Called<RawNode> {
-        note(format!("kernel after {}", dependencies.len()));
         // SAFETY: a parameter of tasks is no shorter than 8 words, and that of a decision has 11.
         let words = unsafe {
             let first = kernel.parameter.cast::<u64>();
             std::slice::from_raw_parts(first, if *first == SWITCH { 11 } else { 8 })
         };
+        // A task of these tests has no frame, no result, no channel and no seed.
+        let of_loop = Some(words[7]).filter(|at| *at != 0 && words[..6] == [0; 6]);
+        let of_loop = of_loop.map_or_else(String::new, |at| format!(", guarded at {at}"));
+        note(format!("kernel after {}{of_loop}", dependencies.len()));
         note_decision(words);
         called("graph_kernel", RawNode(null_mut()))
     }

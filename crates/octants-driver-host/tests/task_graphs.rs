@@ -31,7 +31,8 @@ fn a_loop_ends_at_a_zero_condition_and_a_branch_takes_one_side() {
         let mut artifact = artifact(2, vec![parallel("increment", "count_arg1", 5.0)]);
         let once = || vec![GraphPart::Tasks(0, 1)];
         let choice = |at| GraphPart::If { condition: element(at), then: once(), otherwise: Vec::new() };
-        artifact.graph = vec![GraphPart::While { condition: element(0), body: once(), guarded: None }, choice(0), choice(1)];
+        artifact.graph =
+            vec![GraphPart::While { condition: element(0), body: once(), guarded: None }, choice(0), choice(1)];
         let kernel =
             device.load(&artifact).unwrap().with_pointers(vec![Pointer { slot: 0, written: true, buffer: None }]);
         let n = 10_000;

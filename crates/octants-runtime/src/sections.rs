@@ -232,10 +232,18 @@ mod tests {
         let checkpoint =
             |label, n| GraphPart::Checkpoint { label, yields_on: FLAG, body: vec![GraphPart::Tasks(n, n + 1)] };
         let body = vec![checkpoint(5, 2)];
-        let parts = vec![GraphPart::Tasks(0, 1), checkpoint(3, 1), GraphPart::While { condition: FLAG, body, guarded: None }];
+        let parts =
+            vec![GraphPart::Tasks(0, 1), checkpoint(3, 1), GraphPart::While { condition: FLAG, body, guarded: None }];
         let found = sections(&artifact(3, parts), true).unwrap();
         let of = |label, n| Section::Checkpoint(label, FLAG, [Section::InOrder(n..n + 1)].into());
-        assert_eq!(*found, [Section::InOrder(0..1), of(3, 1), Section::While(DataDependentLoop { number: 0, condition: FLAG, guarded: None }, [of(5, 2)].into())]);
+        assert_eq!(
+            *found,
+            [
+                Section::InOrder(0..1),
+                of(3, 1),
+                Section::While(DataDependentLoop { number: 0, condition: FLAG, guarded: None }, [of(5, 2)].into())
+            ]
+        );
         assert!(decides(&found));
         let holding = |label| found.iter().position(|s| s.holds_checkpoint(label));
         assert_eq!([3, 5, 0].map(holding), [Some(1), Some(2), None]);
@@ -245,8 +253,7 @@ mod tests {
     fn each_group_contains_sections_with_their_own_conditions() {
         let rounds = |n| GraphPart::While { condition: FLAG, body: vec![GraphPart::Tasks(n, n + 1)], guarded: None };
         let inner = GraphPart::Parallel(vec![vec![rounds(1)], vec![rounds(2)], vec![GraphPart::Tasks(3, 4)]]);
-        let outer =
-            GraphPart::While {
+        let outer = GraphPart::While {
             condition: FLAG,
             body: vec![GraphPart::Parallel(vec![vec![inner], vec![rounds(4)]])],
             guarded: None,

@@ -1,5 +1,6 @@
 //! Tests of the graphs that launches become: their nodes, and their later updates.
 
+use octants_artifact::GuardedIterations;
 use octants_runtime::{CheckpointWords, DataDependentLoop};
 
 use super::*;
@@ -214,6 +215,38 @@ fn loops_and_groups_become_nodes_of_one_graph_at_the_first_launch() {
     let counting = |at| format!("deciding by 4 bytes, counting at {at}");
     let expected = ["no rounds at 512", "no rounds at 520", "deciding by 0 bytes", &counting(520), &counting(512)];
     assert_eq!(of_rounds, expected);
+}
+
+#[test]
+fn guarded_iterations_follow_one_another_before_a_decision() {
+    let context = context();
+    let entered = context.enter().unwrap();
+    let condition = Condition { slot: Some(0), offset: 0, kind: ScalarKind::I32 };
+    let guarded = Some(GuardedIterations { per_decision: 3, guard: 40 });
+    let sections = [Section::While(DataDependentLoop { guarded, ..of(0, condition) }, [Section::InOrder(0..2)].into())];
+    let kernel = Sectioned::new(&entered, 2, 2, &sections);
+    // Tasks of another loop may count rounds: the first iteration gets neither their word nor the guard.
+    for rounds in [0, 512] {
+        DESCRIBED.take();
+        assert!(
+            kernel
+                .calls(std::ptr::without_provenance_mut(rounds as usize), rounds, &[64, 128])
+                .ends_with("graph_launch")
+        );
+        let expected = [
+            "loop after 0",
+            "kernel after 0",
+            "kernel after 1",
+            "kernel after 1, guarded at 40",
+            "kernel after 1, guarded at 40",
+            "kernel after 1, guarded at 40",
+            "kernel after 1, guarded at 40",
+            "kernel after 1",
+        ];
+        let told = DESCRIBED.take();
+        let told: Vec<_> = told.iter().filter(|t| t.contains("after")).skip((rounds / 512) as usize).collect();
+        assert_eq!(told, expected);
+    }
 }
 
 #[test]

@@ -10,6 +10,8 @@ use crate::sections::{DataDependentLoop, Section};
 
 /// From this iteration on, iterations are recorded as a graph: recording takes as long as several iterations.
 const RECORDED_AT: u32 = 24;
+/// Iterations of such a graph.
+const RECORDED: u32 = 4;
 
 impl Walk<'_> {
     /// The host runs ahead of the device: iterations may be queued before their condition is known.
@@ -44,7 +46,7 @@ impl Walk<'_> {
             let mut recorded = None;
             for queued in 2.. {
                 if queued == RECORDED_AT {
-                    recorded = self.record(at, (body, guarded.per_decision), &round).await?;
+                    recorded = self.record(at, body, &round).await?;
                 }
                 match &recorded {
                     Some(graph) => graph.launch(at.on)?,
@@ -67,12 +69,7 @@ impl Walk<'_> {
     ///
     /// # Safety
     /// As [`Walk::run`]; the iterations are guarded.
-    async unsafe fn record(
-        &self,
-        at: Place,
-        (body, iterations): (&[Section], u32),
-        round: &Launch<'_>,
-    ) -> Result<Option<ForeignGraph>> {
+    async unsafe fn record(&self, at: Place, body: &[Section], round: &Launch<'_>) -> Result<Option<ForeignGraph>> {
         let device = &self.stream.device;
         let is_plain = body.iter().all(|section| matches!(section, Section::InOrder(_)));
         // SAFETY: the contract above.
@@ -81,7 +78,7 @@ impl Walk<'_> {
                 return Ok(None);
             }
             let mut all = Ok(());
-            for _ in 0..iterations {
+            for _ in 0..RECORDED {
                 if all.is_ok() {
                     all = self.sections(at, body, round).await;
                 }
