@@ -91,6 +91,8 @@ pub struct Artifact {
     pub kernel: String,
     /// Where the user defines it, as `path:line`: kept for devices in debug mode, for errors that no site reports.
     pub defined_at: Option<String>,
+    /// It updates memory without atomics where only other launches could interfere.
+    pub assumes_order: bool,
     /// Target triple, CPU and features the code was made for.
     pub target: String,
     /// Relocatable object files for the host, to be linked together; for a device, binaries or texts that are loaded

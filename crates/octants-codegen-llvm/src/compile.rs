@@ -52,6 +52,7 @@ fn compile_with(
     let mut artifact = Artifact {
         kernel: program.name.clone(),
         defined_at: None,
+        assumes_order: false,
         target: builder.name.clone(),
         modules: Vec::new(),
         arg_slots: facts.args.slots,

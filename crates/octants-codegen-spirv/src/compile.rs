@@ -42,6 +42,7 @@ pub(crate) fn compile(
     let mut artifact = Artifact {
         kernel: program.name.clone(),
         defined_at: None,
+        assumes_order: false,
         target: target_name(target),
         modules: Vec::new(),
         arg_slots: facts.args.slots,

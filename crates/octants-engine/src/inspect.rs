@@ -57,7 +57,7 @@ impl Session {
     ) -> Result<Vec<u8>, Error> {
         let (info, generator) = (self.info_of(machine), machine.code_generator());
         let lowering = lowering.kept_as(keeping_on(&info));
-        let concurrent = !self.device().is_immediate() || info.has_grid;
+        let concurrent = self.launches_concurrently();
         let program = self.split(&lowering.lowered, (arrays_may_alias, concurrent), &info, false, |_| ())?;
         check_fragments(&program, &info, &lowering.lowered.sources)?;
         let schedule = |mut program| {

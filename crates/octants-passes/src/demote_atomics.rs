@@ -27,32 +27,35 @@ pub fn demote_shadow_atomics(kernel: &mut Kernel, options: &PassOptions) {
         AtomicOp::Sub => Some(New::Of(BinaryOp::Sub)),
         _ => None,
     };
-    make_plain(kernel, options, &|b| shadow_buffers.contains(&b), &sums, None);
+    _ = make_plain(kernel, options, &|b| shadow_buffers.contains(&b), &sums, None);
 }
 
 /// Demotes all updates whose elements belong to one iteration, for launches that do not run concurrently. Kernels that
-/// print are unchanged, because printing may make the host launch another kernel during the launch.
-pub fn demote_atomics(kernel: &mut Kernel, options: &PassOptions) {
+/// print are unchanged, because printing may make the host launch another kernel during the launch. Returns whether
+/// there are such updates.
+pub fn demote_atomics(kernel: &mut Kernel, options: &PassOptions) -> bool {
     let prints = |body: &Body| {
         let mut any = false;
         body.visit(body.root, &mut |_, inst| any |= matches!(inst.op, Op::Print(..)));
         any
     };
     if prints(&kernel.body) || kernel.functions.iter().any(|f| prints(&f.body)) {
-        return;
+        return false;
     }
     let all = |op: AtomicOp, _: &Type| Some(op.binary().map_or(New::Operand, New::Of));
-    make_plain(kernel, options, &|_| true, &all, Some(&mut HashSet::new()));
+    make_plain(kernel, options, &|_| true, &all, Some(&mut HashSet::new()))
 }
 
-/// Demotes updates of those `wanted` buffers that a parallel loop accesses only at its own indices.
+/// Demotes updates of those `wanted` buffers that a parallel loop accesses only at its own indices. Returns whether there
+/// are any.
 fn make_plain(
     kernel: &mut Kernel,
     options: &PassOptions,
     wanted: &dyn Fn(BufferId) -> bool,
     new: &dyn Fn(AtomicOp, &Type) -> Option<New>,
     mut found: Option<&mut HashSet<ValueId>>,
-) {
+) -> bool {
+    let mut any = false;
     let Kernel { body, buffers, .. } = kernel;
     let memory = MemoryClasses::of(buffers, options.arrays_may_alias);
     let is_distinct = |b: BufferId| {
@@ -73,10 +76,12 @@ fn make_plain(
         let mut own = touched_at_own_indices(body, v);
         own.retain(|b| wanted(*b) && is_distinct(*b));
         if !own.is_empty() {
-            let mut rewrite = Rewrite { used: used_values(body), new, found: found.as_deref_mut() };
+            let mut rewrite = Rewrite { used: used_values(body), new, found: found.as_deref_mut(), any: false };
             rewrite.block(body, inner, &|b| own.contains(&b));
+            any |= rewrite.any;
         }
     }
+    any
 }
 
 /// Atomic products and exchanges of float elements become a load, an operation and a store, which have differentiation
@@ -91,7 +96,7 @@ pub fn demote_unshared_atomics(kernel: &mut Kernel) -> HashSet<ValueId> {
         _ => None,
     };
     let mut found = HashSet::new();
-    let mut rewrite = Rewrite { used: used_values(body), new: &new, found: Some(&mut found) };
+    let mut rewrite = Rewrite { used: used_values(body), new: &new, found: Some(&mut found), any: false };
     let mut out = Vec::new();
     let root = body.root.index();
     for v in std::mem::take(&mut body.blocks[root]) {
@@ -131,6 +136,8 @@ struct Rewrite<'a> {
     new: &'a dyn Fn(AtomicOp, &Type) -> Option<New>,
     /// Records the loads of the old values that the kernel uses. Without it such updates stay.
     found: Option<&'a mut HashSet<ValueId>>,
+    /// Some update was demoted.
+    any: bool,
 }
 
 impl Rewrite<'_> {
@@ -161,6 +168,7 @@ impl Rewrite<'_> {
             out.push(v);
             return;
         };
+        self.any = true;
         if let Some(found) = self.found.as_mut().filter(|_| used) {
             // Its number then denotes the old value.
             body.inst_mut(v).op = Op::Load(addr);

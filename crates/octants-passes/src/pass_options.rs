@@ -20,6 +20,8 @@ pub struct PassOptions {
     pub arrays_may_alias: bool,
     /// No launch runs while another one does.
     pub launches_in_order: bool,
+    /// The code is wrong if another launch runs while it does: set by the pass.
+    pub assumes_order: bool,
     /// Merges aliased buffers, for callers that need access sets.
     pub merges_aliased_buffers: bool,
     /// Functions in which threads cooperate are inlined.

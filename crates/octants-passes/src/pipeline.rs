@@ -72,7 +72,11 @@ pub const PIPELINE: &[Pass<Kernel, PassOptions>] = &[
     Pass { name: "demote_shadow_atomics", runs: always, run: |k, o| demote_shadow_atomics(k, o) },
     Pass { name: "privatize_reductions", runs: always, run: |k, o| privatize_reductions(k, o) },
     Pass { name: "promote_inner_sums", runs: |_, o| !o.check_bounds && !o.debug, run: |k, o| promote_inner_sums(k, o) },
-    Pass { name: "demote_atomics", runs: |_, o| o.launches_in_order, run: |k, o| demote_atomics(k, o) },
+    Pass {
+        name: "demote_atomics",
+        runs: |_, o| o.launches_in_order,
+        run: |k, o| o.assumes_order |= demote_atomics(k, o),
+    },
     Pass { name: "share_reciprocals", runs: |_, o| o.fast_math, run: |k, _| share_reciprocals(k) },
     Pass { name: "check_bounds", runs: |_, o| o.check_bounds, run: |k, _| check_bounds(k) },
     Pass {

@@ -9,9 +9,9 @@ mod split_arrays;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use octants_engine::Executable;
 use octants_engine::frontend::NdarrayDesc;
 use octants_engine::runtime::HostArray;
+use octants_engine::{Executable, Session};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -232,10 +232,11 @@ impl Specialization {
         grouped.chain(&*self.guards).find(differs).map(Guard::path)
     }
 
-    /// No object of the key has died: a new one at its address would be mistaken for it.
+    /// No object of the key has died: a new one at its address would be mistaken for it. Its code suits the order of
+    /// launches.
     #[inline]
-    pub fn is_alive(&self, py: Python<'_>) -> bool {
-        self.alive.iter().all(|(_, object)| object.is_alive(py))
+    pub fn is_alive(&self, py: Python<'_>, session: &Session) -> bool {
+        self.code.suits_order(session) && self.alive.iter().all(|(_, object)| object.is_alive(py))
     }
 
     /// As [`Specialization::is_alive`], for the objects of one parameter.

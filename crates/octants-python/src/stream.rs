@@ -181,7 +181,7 @@ fn foreign_stream(value: &Bound<'_, PyAny>, name: &str) -> PyResult<runtime::Str
     };
     let program = program::require(py)?;
     check_index(value, &program, name)?;
-    program.session.device().stream_from_handle(handle).map_err(|e| raised(py, e))
+    stream_of_handle(py, program.session.device(), handle)
 }
 
 /// Rejects a stream that reports another device of the same kind, as torch's streams do.
@@ -212,7 +212,7 @@ fn followed_stream(py: Python<'_>) -> PyResult<Option<runtime::Stream>> {
     if known.is_some() {
         return Ok(known);
     }
-    let stream = device.stream_from_handle(handle).map_err(|e| raised(py, e))?;
+    let stream = stream_of_handle(py, device, handle)?;
     lock(&program.followed).push(stream.clone());
     Ok(Some(stream))
 }
@@ -310,4 +310,18 @@ pub fn stream_or_current(py: Python<'_>, value: Option<&Bound<'_, PyAny>>) -> Py
         Some(stream) => Ok(stream),
         None => Ok(program::require(py)?.session.device().default_stream().clone()),
     }
+}
+
+/// The stream of a handle, which may belong to another library; the default stream for zero.
+pub fn stream_of_handle(py: Python<'_>, device: &runtime::Device, handle: u64) -> PyResult<runtime::Stream> {
+    if handle != 0 {
+        end_order(py, device).map_err(|e| raised(py, e))?;
+    }
+    device.stream_from_handle(handle).map_err(|e| raised(py, e))
+}
+
+/// Before a device gets another stream: waits for code that assumes the order of launches, which this thread launches no
+/// more. The interpreter's lock, which launching threads hold, separates these launches from later ones.
+pub fn end_order(py: Python<'_>, device: &runtime::Device) -> Result<(), runtime::DeviceError> {
+    if device.end_order() { detached::waiting(py, || device.wait_for_ordered()) } else { Ok(()) }
 }

@@ -11,8 +11,8 @@ use crate::device::on_device;
 use crate::event::Event;
 use crate::program::{self, Program};
 use crate::stream::{
-    EVENT_OR_STREAM, Kind, Stream, enter_scope, innermost, leave_scope, lock, scope_stream, stream_argument,
-    stream_of_any_device,
+    EVENT_OR_STREAM, Kind, Stream, end_order, enter_scope, innermost, leave_scope, lock, scope_stream, stream_argument,
+    stream_of_any_device, stream_of_handle,
 };
 use crate::waiting::{raised, waiting};
 use crate::{detached, errors};
@@ -30,7 +30,7 @@ impl Stream {
     #[staticmethod]
     fn from_handle(py: Python<'_>, handle: u64) -> PyResult<Stream> {
         let program = program::require(py)?;
-        let stream = program.session.device().stream_from_handle(handle).map_err(|e| raised(py, e))?;
+        let stream = stream_of_handle(py, program.session.device(), handle)?;
         Ok(Stream::new(&program, stream, if handle == 0 { Kind::Default } else { Kind::Wrapped }))
     }
 
@@ -204,6 +204,7 @@ impl StreamScope {
 pub fn create_stream(py: Python<'_>, priority: i32, device: Option<&Bound<'_, PyAny>>) -> PyResult<Stream> {
     on_device(device, || {
         let program = program::require(py)?;
+        end_order(py, program.session.device()).map_err(|e| raised(py, e))?;
         let stream = program.session.device().create_stream(priority).map_err(|e| raised(py, e))?;
         Ok(Stream::new(&program, stream, Kind::Own))
     })

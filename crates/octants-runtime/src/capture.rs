@@ -296,6 +296,10 @@ impl Capture {
         (args, arrays): (&[u64], &[HostArray]),
         store: Option<Arc<dyn CountedStore>>,
     ) -> Result<()> {
+        if kernel.assumes_order && !self.device.immediate {
+            let what = format!("code of kernel `{}` that assumes the order of launches is captured", kernel.meta.name);
+            return Err(ErrorKind::CompilerBug(what).into());
+        }
         let (buffers, foreign) = self.launchable(stream, kernel, (args, arrays))?;
         let foreign = foreign && self.device.host_addressable && !self.device.immediate;
         let launch = CapturedLaunch {

@@ -33,6 +33,8 @@ pub(crate) struct DeviceCore {
     pub(crate) in_use: AtomicU64,
     /// Whether the program has ended and whether launches are measured, in one word that a launch reads once.
     mode: AtomicU8,
+    /// Whether code that assumes the order of launches was launched.
+    pub(crate) assumed_order: AtomicBool,
     /// Whether this is a forked child process, without the driver's threads and connections.
     abandoned: AtomicBool,
     pub(crate) buffers: Renewable<HashMap<u64, Weak<BufferCore>>>,
@@ -127,6 +129,7 @@ impl Mode {
     const CLOSED: u8 = 1;
     const MEASURED: u8 = 2;
     const CONCURRENT: u8 = 4;
+    const UNORDERED: u8 = 8;
 
     /// The program has ended.
     #[inline]
@@ -138,6 +141,12 @@ impl Mode {
     #[inline]
     pub(crate) fn is_measured(self) -> bool {
         self.0 & Mode::MEASURED != 0
+    }
+
+    /// Launches may run concurrently: the program has streams besides the default one, or infers concurrency.
+    #[inline]
+    pub(crate) fn is_unordered(self) -> bool {
+        self.0 & Mode::UNORDERED != 0
     }
 
     /// Whether launches on the default stream run concurrently if possible, unless their thread disables it.
@@ -258,6 +267,7 @@ impl DeviceCore {
             ended_streams: AtomicU64::new(0),
             workers: WorkerPool::default(),
             launches_elsewhere: OnceLock::new(),
+            assumed_order: AtomicBool::new(false),
             transfers: Transfers::default(),
             host_work: Mutex::default(),
             in_graphs: Mutex::default(),
@@ -301,6 +311,10 @@ impl DeviceCore {
         } else {
             self.mode.fetch_and(!Mode::MEASURED, Ordering::Release);
         }
+    }
+
+    pub(crate) fn set_unordered(&self) {
+        self.mode.fetch_or(Mode::UNORDERED, Ordering::Release);
     }
 
     pub(crate) fn set_concurrent(&self) {

@@ -137,6 +137,9 @@ impl Device {
         if core.immediate {
             return Ok(self.0.default.clone());
         }
+        if self.end_order() {
+            self.wait_for_ordered()?;
+        }
         let done: Vec<_> =
             lock(&core.unnamed).extract_if(.., |s| Stream::of(s.clone()).query().unwrap_or(true)).collect();
         drop(done);
@@ -155,8 +158,38 @@ impl Device {
         }
         match core.live_streams().into_iter().find(|s| s.handle.0 == handle) {
             Some(known) => known.readopt().map(|()| Stream::of(known)),
-            None => core.adopt(handle),
+            None => {
+                if self.end_order() {
+                    self.wait_for_ordered()?;
+                }
+                core.adopt(handle)
+            }
         }
+    }
+
+    /// Whether launches may run while others do: code that assumes their order ([`LoadedKernel::assumes_order`]) cannot be
+    /// launched now.
+    #[inline]
+    pub fn is_unordered(&self) -> bool {
+        self.0.core.mode().is_unordered() || !nesting::is_plain()
+    }
+
+    /// From now on, launches may run while others do. Returns whether code that assumes their order was launched: wait
+    /// for it with [`Device::wait_for_ordered`] before other streams get work.
+    pub fn end_order(&self) -> bool {
+        let core = &self.0.core;
+        if core.immediate || core.mode().is_unordered() {
+            return false;
+        }
+        core.set_unordered();
+        core.assumed_order.load(Ordering::Acquire)
+    }
+
+    /// Waits for the work of the default stream, without reporting its failures.
+    pub fn wait_for_ordered(&self) -> Result<()> {
+        let (core, default) = (&self.0.core, self.0.default.core());
+        // SAFETY: the default stream is alive.
+        unsafe { core.driver.synchronize(default.handle) }
     }
 
     /// A new event; only events with `timing` can measure the time between them.
@@ -268,6 +301,7 @@ impl Device {
         // The turn keeps another thread's work from being queued without looking for launches elsewhere.
         let _turn = default.wait_turn(caller);
         let lanes = self.0.lanes.get_or_init(|| Arc::new(Lanes::of(default)));
+        core.set_unordered();
         let _ = core.launches_elsewhere.set(lanes.clone());
     }
 
@@ -369,6 +403,7 @@ impl Device {
             module,
             in_graph: AtomicBool::new(false),
             tasks: tasks.into_boxed_slice(),
+            assumes_order: artifact.assumes_order,
             logs: !artifact.sites.is_empty() && core.driver.code_target() != CodeTarget::Host,
             frame_bytes: end_at.map_or(rounds_end, |at| at + 8),
             spilled_at,

@@ -43,6 +43,8 @@ pub struct LoadedCode {
     /// A launch of it was captured into a graph.
     pub(crate) in_graph: AtomicBool,
     pub(crate) tasks: Box<[TaskHandle]>,
+    /// It updates memory without atomics where only other launches could interfere.
+    pub(crate) assumes_order: bool,
     /// Its code prints or asserts, and cannot call the host.
     pub(crate) logs: bool,
     /// Bytes of frame, those for arguments that do not travel by value among them.
@@ -69,6 +71,12 @@ impl Deref for LoadedKernel {
 }
 
 impl LoadedKernel {
+    /// Whether it can be launched only if no other launch runs at the same time: see [`crate::Device::is_unordered`].
+    #[inline]
+    pub fn assumes_order(&self) -> bool {
+        self.assumes_order
+    }
+
     pub(crate) fn new(code: LoadedCode) -> LoadedKernel {
         LoadedKernel {
             is_split: code.meta.is_split(),

@@ -113,6 +113,13 @@ impl Executable {
         self.kernel.name()
     }
 
+    /// Whether it can be launched now: code that assumes the order of launches is outdated once they may run
+    /// concurrently.
+    #[inline]
+    pub fn suits_order(&self, session: &Session) -> bool {
+        !self.kernel.assumes_order() || !session.device().is_unordered()
+    }
+
     /// Its code on the device.
     pub(crate) fn kernel(&self) -> &LoadedKernel {
         &self.kernel
@@ -196,6 +203,12 @@ fn add_facts(artifact: &mut Artifact, facts: Vec<TaskFacts>, splits: Vec<Option<
 }
 
 impl Session {
+    /// Whether code made now must expect that other launches run while it does.
+    pub(super) fn launches_concurrently(&self) -> bool {
+        let (device, config) = (&self.device, self.config());
+        !device.is_immediate() && (device.is_unordered() || config.checks_races() || config.infers_concurrency())
+    }
+
     /// IR to callable code.
     pub fn build(&self, lowering: &Lowering, arrays_may_alias: bool) -> Result<Executable, Error> {
         stacker::grow(STACK, || self.build_here(lowering, arrays_may_alias))
@@ -245,9 +258,8 @@ impl Session {
         (arrays_may_alias, watches): (bool, bool),
         watch: &mut Stopwatch,
     ) -> Result<Executable, Error> {
-        let concurrent = !self.device.is_immediate();
         let info = self.target_info();
-        let asked = (arrays_may_alias, concurrent, watches);
+        let asked = (arrays_may_alias, self.launches_concurrently(), watches);
         let split =
             self.split_watched(lowered, asked, &info, self.config().print_ir, |pass| watch.lap(Phase::Passes, pass))?;
         self.generate(lowered, split, arrays_may_alias, watch)
@@ -257,13 +269,13 @@ impl Session {
     pub(super) fn generate(
         &self,
         lowered: &Lowered,
-        (mut program, watched): (Program, Option<RaceWatch>),
+        (mut program, watched, assumes_order): (Program, Option<RaceWatch>, bool),
         arrays_may_alias: bool,
         watch: &mut Stopwatch,
     ) -> Result<Executable, Error> {
         let sources = &lowered.sources;
         let ret = lowered.kernel.ret.clone();
-        let concurrent = !self.device.is_immediate();
+        let concurrent = self.launches_concurrently();
         let (machine, info) = (&self.machine, self.target_info());
         let layout = ArgLayout::new(program.roots, &program.buffers, &program.params);
         let watched = watched.map(|watch| Box::new(RaceSlots::of(&watch, &layout, &program.buffers)));
@@ -322,6 +334,7 @@ impl Session {
             .compile(&scheduled, &location, &options, &machine.target, &mut after)
             .map_err(|e| Error::Codegen(e.to_string()))?;
         (artifact.defined_at, artifact.counters) = (defined_at, counters);
+        artifact.assumes_order = assumes_order && !self.device.is_immediate();
         add_facts(&mut artifact, facts, splits);
         watch.lap(Phase::Codegen, "free");
         // Without a cache here, the device's driver may cache the code that it assembles from the text.
@@ -356,7 +369,7 @@ impl Session {
         done: impl FnMut(&'static str),
     ) -> Result<Program, Error> {
         let asked = (arrays_may_alias, concurrent_launches, false);
-        self.split_watched(lowered, asked, info, shows, done).map(|(program, _)| program)
+        self.split_watched(lowered, asked, info, shows, done).map(|(program, ..)| program)
     }
 
     /// The same for an instrumented kernel, which records unproved accesses at run time; and the additional launch
@@ -368,7 +381,7 @@ impl Session {
         info: &TargetInfo,
         shows: bool,
         mut done: impl FnMut(&'static str),
-    ) -> Result<(Program, Option<RaceWatch>), Error> {
+    ) -> Result<(Program, Option<RaceWatch>, bool), Error> {
         let replaces_packed = |kernel: &mut Kernel, now: bool| {
             if now && lowered.keeps_packed {
                 lowered.packed_fields.expand(kernel);
@@ -383,7 +396,7 @@ impl Session {
                 // Sums to rows of other ranks are recognized while they are atomic.
                 kernel = lowered.kernel.clone();
                 replaces_packed(&mut kernel, !watches);
-                (options.launches_in_order, options.watch) = (false, None);
+                (options.launches_in_order, options.assumes_order, options.watch) = (false, false, None);
                 run_pipeline_with(PIPELINE, &mut kernel, &mut options, &mut done);
                 let refused = |_| Error::Refused(diagnostic, lowered.sources.clone());
                 restrict_loops(&mut kernel, &lowered.split_arrays).map_err(refused)?;
@@ -401,7 +414,7 @@ impl Session {
             guard_iterations(&mut program);
             done("guard_iterations");
         }
-        Ok((program, options.watch))
+        Ok((program, options.watch, options.assumes_order))
     }
 
     pub(super) fn pass_options(
@@ -415,7 +428,9 @@ impl Session {
             debug: self.config().debug,
             fast_math: self.config().fast_math,
             arrays_may_alias,
-            launches_in_order: !concurrent_launches,
+            launches_in_order: !concurrent_launches
+                && (self.device.is_immediate() || lowered.split_arrays.is_empty() && !has_groups(&lowered.kernel)),
+            assumes_order: false,
             merges_aliased_buffers: watches,
             check_races: watches,
             overlap_allowed: lowered.overlap_allowed.clone(),
@@ -459,6 +474,19 @@ impl Session {
             self.lock_notices().push(notice);
         }
     }
+}
+
+/// Whether parts of the kernel run concurrently with one another.
+fn has_groups(kernel: &Kernel) -> bool {
+    let mut any = false;
+    let body = &kernel.body;
+    body.visit(body.root, &mut |_, inst| {
+        any |= match &inst.op {
+            Op::For(l) => l.parallel.as_ref().is_some_and(|config| config.group.is_some()),
+            op => matches!(op, Op::Section(_)),
+        };
+    });
+    any
 }
 
 /// Whether the code converts addresses to integers.

@@ -100,7 +100,7 @@ impl Session {
             if source.lowered.keeps_packed {
                 source.lowered.packed_fields.expand(&mut kernel);
             }
-            let asked = (source.arrays_may_alias, !self.device().is_immediate(), false);
+            let asked = (source.arrays_may_alias, self.launches_concurrently(), false);
             let mut options = self.pass_options(&source.lowered, asked, &self.target_info());
             run_pipeline(PIPELINE, &mut kernel, &mut options);
             let iterations = iterations_of(&kernel).map_err(|why| format!("`{}`: {why}", kernel.name))?;
@@ -173,7 +173,7 @@ impl Session {
         let own = fusing.sources[0].lowered.clone();
         let program = offload(fused.kernel.clone());
         let lowered = Lowered { kernel: fused.kernel, sources, ..own };
-        let generate = || self.generate(&lowered, (program, None), false, &mut watch);
+        let generate = || self.generate(&lowered, (program, None, false), false, &mut watch);
         let code = stacker::grow(STACK, generate).map_err(|e| e.to_string())?;
         self.compilations.add(code.name(), code.was_kept, watch);
         let removed = fused.removed.iter().map(|b| b.index()).collect();

@@ -29,7 +29,7 @@ impl Session {
             // So does fusion.
             .filter(|_| !self.keeps_fusion_sources());
         let common = cache.and_then(|cache| cache.common(&self.machine)).map(|mut key| {
-            key.add("concurrent_launches", &!self.device.is_immediate());
+            key.add("concurrent_launches", &self.launches_concurrently());
             key
         });
         search(world, cache, common, self.config(), request)

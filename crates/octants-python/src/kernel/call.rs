@@ -177,7 +177,7 @@ impl Kernel {
         let spec = match last {
             Some(spec)
                 if *spec.key == *gathered.key
-                    && spec.is_alive(py)
+                    && spec.is_alive(py, &prepared.program.session)
                     && spec.fill(&mut gathered, args, &mut slots, false)? =>
             {
                 spec

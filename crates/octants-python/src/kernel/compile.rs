@@ -53,7 +53,10 @@ impl Kernel {
         let _turn = loop {
             let known = this.lock().of(serial).to_vec();
             for spec in known {
-                if *spec.key == *key && spec.is_alive(py) && spec.fill(gathered, args, slots, false)? {
+                if *spec.key == *key
+                    && spec.is_alive(py, &prepared.program.session)
+                    && spec.fill(gathered, args, slots, false)?
+                {
                     this.move_to_front(serial, &spec);
                     return Ok(spec);
                 }
@@ -72,7 +75,8 @@ impl Kernel {
             // `None` if the program has ended meanwhile.
             let none = &mut Vec::new();
             let kept = state.under(serial).map_or(none, |known| &mut known.specializations);
-            let (alive, dead) = kept.drain(..).partition(|s: &Arc<Specialization>| s.is_alive(py));
+            let (alive, dead) =
+                kept.drain(..).partition(|s: &Arc<Specialization>| s.is_alive(py, &prepared.program.session));
             *kept = alive;
             kept.insert(0, spec.clone());
             let excess = kept.len().min(MOST_SPECIALIZATIONS);

@@ -105,7 +105,10 @@ impl Kernel {
         let known = self.lock().of(prepared.program.serial).to_vec();
         for spec in known {
             let mut slots = Slots::new();
-            if *spec.key != *gathered.key || !spec.is_alive(py) || !spec.fill(&mut gathered, args, &mut slots, false)? {
+            if *spec.key != *gathered.key
+                || !spec.is_alive(py, &prepared.program.session)
+                || !spec.fill(&mut gathered, args, &mut slots, false)?
+            {
                 continue;
             }
             let state = self.lock();

@@ -237,7 +237,7 @@ impl Kernel {
         // Dataclasses that have not changed hold their objects.
         let mut others =
             (0..).zip(&prepared.signature.params).filter(|(_, p)| !matches!(p.kind, ParamKind::Dataclass(..)));
-        if !others.all(|(i, _)| spec.is_alive_for(i, py)) {
+        if !spec.code.suits_order(&prepared.program.session) || !others.all(|(i, _)| spec.is_alive_for(i, py)) {
             return Ok(None);
         }
         if spec.reads_objects() {

@@ -73,7 +73,7 @@ impl Kernel {
         let mut slots = Slots::new();
         let known = this.lock().of(prepared.program.serial).to_vec();
         for spec in known {
-            let is_it = *spec.key == *gathered.key && spec.is_alive(py);
+            let is_it = *spec.key == *gathered.key && spec.is_alive(py, &prepared.program.session);
             if !is_it
                 || !spec.sees_launches.load(Ordering::Relaxed)
                 || !spec.fill(&mut gathered, args, &mut slots, false)?

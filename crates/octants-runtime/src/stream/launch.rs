@@ -153,6 +153,10 @@ impl Stream {
     }
 }
 
+/// The message of a launch whose code became outdated after it was looked up.
+const ORDER_ENDED: &str = "another thread has created a stream during this launch, so its code must be replaced: \
+                           launch again";
+
 impl StreamCore {
     /// # Safety
     /// As [`Stream::launch_with`]; `scratch` is used by no other work.
@@ -170,6 +174,12 @@ impl StreamCore {
         if mode.is_closed() || !Arc::ptr_eq(&self.device, &kernel.core) || args.len() != kernel.meta.arg_slots as usize
         {
             return Err(self.refuse(kernel, args));
+        }
+        if kernel.assumes_order {
+            if mode.is_unordered() && !device.immediate {
+                return Err(ErrorKind::Misuse { message: ORDER_ENDED.into() }.into());
+            }
+            device.assumed_order.store(true, Ordering::Release);
         }
         if !scratch.fits(kernel.room()) {
             let graphs = self.was_captured.load(Ordering::Relaxed) || self.is_captured()?;
