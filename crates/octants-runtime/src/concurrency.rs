@@ -158,6 +158,14 @@ impl Lanes {
         let capture = || Some(captured(kernel, args, &given_buffers(&home.device, kernel, args)?));
         match state.history.take((kernel, args), fuser.is_some(), capture) {
             Expected::Held => Ok(None),
+            Expected::Alone => {
+                state.replays += 1;
+                drop(state);
+                let _submitting = Submitting::begin();
+                // SAFETY: the caller's contract.
+                unsafe { Stream::of(home.clone()).launch(kernel, args, caller)? };
+                Ok(None)
+            }
             Expected::Complete(graph) => {
                 state.replays += 1;
                 drop(state);
@@ -255,8 +263,7 @@ impl Lanes {
 
     #[cold]
     fn submit_held(&self, take: impl FnOnce(&mut History) -> Held, caller: &dyn Caller) {
-        let home = self.home.upgrade().filter(|home| !home.device.is_closed() && !nesting::submitting());
-        let Some(home) = home else { return };
+        let Some(home) = self.home.upgrade().filter(|home| !home.device.is_closed()) else { return };
         let ready = lock(&self.state).history.ready.take();
         if let Some(ready) = ready {
             let _ = self.launch_ready(&home, ready, caller);
@@ -311,14 +318,15 @@ impl Lanes {
 }
 
 impl LaunchesElsewhere for Lanes {
+    #[inline]
     fn cut(&self, caller: &dyn Caller) {
-        if self.holding.load(Ordering::Acquire) {
+        if self.holding.load(Ordering::Acquire) && !nesting::submitting() {
             self.submit_held(History::cut, caller);
         }
     }
 
     fn give_up(&self, caller: &dyn Caller) {
-        if self.holding.load(Ordering::Acquire) {
+        if self.holding.load(Ordering::Acquire) && !nesting::submitting() {
             self.submit_held(History::give_up, caller);
         }
     }

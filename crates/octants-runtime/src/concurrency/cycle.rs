@@ -116,6 +116,8 @@ pub(super) type Held = Vec<Arc<CapturedLaunch>>;
 pub(super) enum Expected {
     /// It is held.
     Held,
+    /// Nothing else is held, and its graph is the launch itself, which must be made.
+    Alone,
     /// It completes the held launches to a graph, which must be launched.
     Complete(Arc<CapturedGraph>),
     /// It completes these launches to a graph, which must be made.
@@ -175,9 +177,12 @@ impl History {
         if matches!(round.tokens.get(round.at), Some(Token::Launch(_))) {
             return Expected::Held;
         }
+        let is_alone = round.at - round.held == 1 && !fuses;
         let id = GraphId { round: round.number, at: (round.held, fuses) };
         let known = round.graphs.get(&id.at).cloned();
         let expected = match (&mut round.temporaries, known) {
+            // A graph would only cost more. The first one is made for the report.
+            (None, Some(_)) if is_alone => Expected::Alone,
             (None, Some(graph)) => Expected::Complete(graph),
             (None, None) => Expected::Make(id, round.launches()),
             (Some(temporaries), known) => {
