@@ -54,3 +54,33 @@ fn slots_of(access: &Access) -> impl Iterator<Item = u32> {
     let of_sum = |sum: &SlotSum| sum.terms.iter().map(|(slot, ..)| *slot).collect::<Vec<_>>();
     sums.flat_map(of_sum).chain(access.parts.iter().map(|part| part.slot))
 }
+
+#[cfg(test)]
+mod tests {
+    use octants_artifact::{AccessAxis, AccessPart, ScalarKind};
+
+    use super::*;
+
+    #[test]
+    fn accesses_are_listed_by_the_slots_of_their_memory() {
+        let sum = |slot| SlotSum { constant: 0, terms: vec![(slot, ScalarKind::I64, 1)] };
+        let part = |slot| AccessPart { slot, begin: 0, end: 4 };
+        let access = |kind, parts: &[u32]| Access {
+            buffer: 0,
+            kind,
+            axes: vec![AccessAxis { extent: sum(4), range: Some((sum(3), sum(4))), step: 1 }],
+            colors: Vec::new(),
+            parts: parts.iter().copied().map(part).collect(),
+            element: 4,
+        };
+        let first = TaskMeta { access: vec![access(AccessKind::Read, &[0, 0])], ..TaskMeta::default() };
+        let access = vec![access(AccessKind::Write, &[1]), access(AccessKind::Write, &[0, 1])];
+        let tasks = [first, TaskMeta { access, ..TaskMeta::default() }];
+        let all = Footprint::of_slots(&tasks, 5);
+        let found = |slot: usize| (all[slot].accesses.clone(), all[slot].reads, all[slot].slots.clone());
+        assert_eq!(found(0), (vec![(0, 0), (1, 1)], 1, vec![0, 1, 3, 4]));
+        assert_eq!(found(1), (vec![(1, 0), (1, 1)], 0, vec![0, 1, 3, 4]));
+        assert_eq!(all[0].accesses(&tasks).filter(|access| access.kind == AccessKind::Write).count(), 1);
+        assert_eq!(all[2], Footprint::default());
+    }
+}

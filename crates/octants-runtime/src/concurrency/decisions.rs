@@ -136,3 +136,34 @@ fn elements(access: &Access, of: &Decided) -> String {
     let name = of.kernel.meta.buffers.get(access.buffer as usize).map_or("", String::as_str);
     if axes.is_empty() { name.to_owned() } else { format!("{name}[{}]", axes.join(", ")) }
 }
+
+#[cfg(test)]
+mod tests {
+    use octants_artifact::Artifact;
+
+    use super::*;
+
+    #[test]
+    fn each_decision_is_reported_once_and_kept_while_needed() {
+        let kernel = Arc::new(Reported { meta: Arc::new(KernelMeta::of(&Artifact::default())), lines: Arc::default() });
+        let decided = |number| Decided {
+            number,
+            kernel: kernel.clone(),
+            args: SmallVec::new(),
+            lane: None,
+            depends_on: SmallVec::new(),
+            replay: None,
+        };
+        let mut decisions = Decisions::default();
+        let numbers = |of: Vec<Decided>| of.iter().map(|d| d.number).collect::<Vec<_>>();
+        assert_eq!((0..4).map(|n| decisions.push(decided(10 + n))).collect::<Vec<_>>(), [0, 1, 2, 3]);
+        assert_eq!(numbers(decisions.report(Some(2))), [10, 11, 12, 13]);
+        assert!(decisions.at(1).is_none() && decisions.at(2).is_some_and(|d| d.number == 12));
+        decisions.push(decided(20));
+        assert_eq!(numbers(decisions.report(None)), [20]);
+        assert!(decisions.at(4).is_none() && decisions.report(None).is_empty());
+        let last = (0..MOST_DECISIONS as u64 + 5).map(|n| decisions.push(decided(n))).last();
+        assert!(last.is_some_and(|last| decisions.at(last).is_some_and(|d| d.number == MOST_DECISIONS as u64 + 4)));
+        assert_eq!(decisions.report(None).len(), MOST_DECISIONS);
+    }
+}
