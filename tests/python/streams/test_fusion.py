@@ -192,7 +192,7 @@ def test_random_programs_with_temporaries_give_the_same_bits(seed: int, fast_mat
 
 
 def test_temporaries_of_random_programs_are_removed() -> None:
-    reports = [run(seed, False, 3, fast_math=False, concurrency="auto+fuse")[1] for seed in range(20)]
+    reports = [run(seed, False, 3, fast_math=False, concurrency="auto+fuse")[1] for seed in range(40)]
     assert sum(any(of.removed for of in report.fusions) for report in reports if report) >= 2
 
 

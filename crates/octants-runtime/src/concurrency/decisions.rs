@@ -62,6 +62,10 @@ impl Decisions {
             self.all.pop_front();
             self.first += 1;
         }
+        if self.all.capacity() < MOST_DECISIONS {
+            // Moving them takes longer than touching new memory.
+            self.all.reserve(MOST_DECISIONS - self.all.len());
+        }
         self.all.push_back(decided);
         self.first + self.all.len() as u64 - 1
     }

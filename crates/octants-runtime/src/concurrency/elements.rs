@@ -78,6 +78,17 @@ impl<'a> Elements<'a> {
         others.accesses(&later.kernel.tasks).find(meets).map(|y| Some(y.buffer))
     }
 
+    /// Both launches are of one kernel, and touch the same elements in the same way.
+    #[inline]
+    pub(super) fn are_those_of(&self, other: &Elements<'_>) -> bool {
+        let is_same = |slot: &u32| self.args[*slot as usize] == other.args[*slot as usize];
+        let footprint = self.footprint();
+        Arc::ptr_eq(self.kernel, other.kernel)
+            && self.of == other.of
+            && footprint.len() > 0
+            && footprint.slots.iter().all(is_same)
+    }
+
     #[inline]
     pub(super) fn address(&self) -> u64 {
         self.args[self.of.slot as usize]

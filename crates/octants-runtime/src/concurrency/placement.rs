@@ -108,10 +108,18 @@ impl State {
         if self.launches.len() < self.look_at.max(LOOK_AT) {
             return Ok(());
         }
+        let mut idle: [Option<bool>; LANES] = [None; LANES];
         while let Some(oldest) = self.launches.front() {
-            // SAFETY: the event is the lanes' own.
+            let last = self.lanes[oldest.lane].seen[oldest.lane].checked_sub(1).and_then(|number| self.placed(number));
+            // SAFETY: the events are the lanes' own.
             unsafe {
-                if !device.driver.query_event(oldest.event)? {
+                let is_idle = match (idle[oldest.lane], last) {
+                    (Some(known), _) => known,
+                    (None, Some(last)) => device.driver.query_event(last.event)?,
+                    (None, None) => false,
+                };
+                idle[oldest.lane] = Some(is_idle);
+                if !is_idle && !device.driver.query_event(oldest.event)? {
                     if self.launches.len() < MOST_OPEN {
                         break;
                     }
@@ -274,6 +282,17 @@ impl State {
         for (buffer, pointer) in given {
             let mut used = Use { launch: number, pointer: *pointer, whole: false };
             let uses = self.uses.entry(buffer.id).or_default();
+            if let Some(same) = uses.iter().rposition(|u| {
+                let placed = u.launch.checked_sub(first).and_then(|at| self.launches.get(at as usize));
+                let earlier = placed.filter(|placed| seen[placed.lane] > u.launch && !u.whole && u.launch != number);
+                earlier.and_then(|placed| self.decisions.at(placed.decision)).is_some_and(|earlier| {
+                    let earlier = Elements { kernel: &earlier.kernel.meta, args: &earlier.args, of: u.pointer };
+                    earlier.are_those_of(&Elements { kernel: &kernel.meta, args, of: *pointer })
+                })
+            }) {
+                // What conflicts with the earlier one also conflicts with this one, which is after it.
+                uses.remove(same);
+            }
             if uses.len() >= MOST_USES {
                 uses.retain(|u| u.launch >= first);
             }
