@@ -103,7 +103,7 @@ struct Round {
     /// The first that is held, up to `at`.
     held: usize,
     /// The graphs, by their first launch, and whether launches of it may be fused.
-    graphs: HashMap<(usize, bool), Arc<CapturedGraph>>,
+    graphs: Vec<((usize, bool), Arc<CapturedGraph>)>,
     number: u64,
     /// Its arrays that are different ones in each round.
     temporaries: Option<Temporaries>,
@@ -179,15 +179,15 @@ impl History {
         }
         let is_alone = round.at - round.held == 1 && !fuses;
         let id = GraphId { round: round.number, at: (round.held, fuses) };
-        let known = round.graphs.get(&id.at).cloned();
+        let known = round.graphs.iter().find(|(at, _)| *at == id.at).map(|(_, graph)| graph);
         let expected = match (&mut round.temporaries, known) {
             // A graph would only cost more. The first one is made for the report.
             (None, Some(_)) if is_alone => Expected::Alone,
-            (None, Some(graph)) => Expected::Complete(graph),
+            (None, Some(graph)) => Expected::Complete(graph.clone()),
             (None, None) => Expected::Make(id, round.launches()),
             (Some(temporaries), known) => {
                 let (launches, temporaries) = temporaries.take_run();
-                match known {
+                match known.cloned() {
                     Some(graph) => {
                         self.ready = Some(Ready { id, graph, made: None, launches, temporaries });
                         Expected::Held
@@ -208,7 +208,8 @@ impl History {
     /// Keeps a graph for the next time, unless another round is expected meanwhile.
     pub(super) fn keep_graph(&mut self, id: GraphId, graph: Arc<CapturedGraph>) {
         if let Some(round) = self.round.as_mut().filter(|round| round.number == id.round) {
-            round.graphs.insert(id.at, graph);
+            round.graphs.retain(|(at, _)| *at != id.at);
+            round.graphs.push((id.at, graph));
         }
     }
 
@@ -376,7 +377,7 @@ impl Round {
         tokens.rotate_left(after);
         temporaries.iter_mut().for_each(|temporaries| temporaries.rotate(after));
         let at = (tokens.len() - after) % tokens.len();
-        Round { tokens, at, held: at, graphs: HashMap::new(), number, temporaries }
+        Round { tokens, at, held: at, graphs: Vec::new(), number, temporaries }
     }
 
     /// Those that are held.
