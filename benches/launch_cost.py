@@ -91,7 +91,9 @@ def burst(form: str, made: list[Callable[[int], None]], count: int, numbers: Ite
     return taken / count
 
 
-def block(form: str, made: list[Callable[[int], None]], args: argparse.Namespace, numbers: Iterator[int]) -> list[float]:
+def block(
+    form: str, made: list[Callable[[int], None]], args: argparse.Namespace, numbers: Iterator[int]
+) -> list[float]:
     """Some bursts of one form. The first ones are not counted: a sequence is recognised in them."""
     replays = qd.concurrency_report().replays
     if form == "in order":
