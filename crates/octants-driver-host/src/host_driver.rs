@@ -74,17 +74,19 @@ impl Streams {
 }
 
 /// The target of an event handle.
-#[derive(Default)]
 struct Event {
+    /// Whether it notes times.
+    timing: bool,
     /// The work at its last recording.
-    point: Mutex<Option<Recorded>>,
+    recorded: Mutex<Option<Recorded>>,
 }
 
 #[derive(Clone)]
 enum Recorded {
     /// The time of recording. Without streams the work was done by then.
     Done(Instant),
-    Point(Arc<Point>),
+    /// A point, and the time at which it was reached if the event notes times.
+    Point(Point, Option<Arc<OnceLock<Instant>>>),
 }
 
 impl Event {
@@ -96,11 +98,11 @@ impl Event {
     }
 
     fn recorded(&self) -> Option<Recorded> {
-        self.point.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.recorded.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn record(&self, recorded: Recorded) {
-        *self.point.lock().unwrap_or_else(PoisonError::into_inner) = Some(recorded);
+        *self.recorded.lock().unwrap_or_else(PoisonError::into_inner) = Some(recorded);
     }
 }
 
@@ -122,10 +124,10 @@ impl HostDriver {
     pub fn new(config: HostConfig) -> HostDriver {
         let usable = std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX));
         let pool = Arc::new(Pool::new(config.max_threads.unwrap_or(usable)));
-        let streams = (config.streams || config.separate_memory).then(|| Streams {
+        let streams = (config.streams || config.separate_memory).then(|| {
             // At least two, so that a long task on one stream leaves room for another even on one processor.
-            queues: Queues::new(pool.clone(), pool.threads().clamp(2, 16), config.schedule),
-            default: Queue::new(0),
+            let queues = Queues::new(pool.clone(), pool.threads().clamp(2, 16), config.schedule);
+            Streams { default: queues.queue(0), queues }
         });
         let separate = config.separate_memory.then(SeparateMemory::default);
         let (memory, memory_bytes) = (Arc::default(), OnceLock::new());
@@ -253,7 +255,10 @@ impl Driver for HostDriver {
     }
 
     fn create_stream(&self, priority: i32) -> Result<StreamHandle> {
-        Ok(StreamHandle(Arc::into_raw(Queue::new(priority)) as u64))
+        let Some(streams) = &self.streams else {
+            return Err(ErrorKind::CompilerBug("a stream is made on a device without streams".into()).into());
+        };
+        Ok(StreamHandle(Arc::into_raw(streams.queues.queue(priority)) as u64))
     }
 
     unsafe fn destroy_stream(&self, stream: StreamHandle) {
@@ -267,8 +272,8 @@ impl Driver for HostDriver {
         Err(ErrorKind::Misuse { message }.into())
     }
 
-    fn create_event(&self, _timing: bool) -> Result<EventHandle> {
-        Ok(EventHandle(Box::into_raw(Box::<Event>::default()) as u64))
+    fn create_event(&self, timing: bool) -> Result<EventHandle> {
+        Ok(EventHandle(Box::into_raw(Box::new(Event { timing, recorded: Mutex::default() })) as u64))
     }
 
     unsafe fn destroy_event(&self, event: EventHandle) {
@@ -282,10 +287,13 @@ impl Driver for HostDriver {
         match &self.streams {
             None => event.record(Recorded::Done(Instant::now())),
             Some(streams) => {
-                let point = Arc::new(Point::default());
-                event.record(Recorded::Point(point.clone()));
                 // SAFETY: the trait's contract.
-                unsafe { streams.push(stream, Work::Reach(point)) }
+                let queue = unsafe { streams.queue(stream) };
+                let time = event.timing.then(Arc::<OnceLock<Instant>>::default);
+                if let Some(time) = &time {
+                    streams.queues.push(&queue, Work::Time(time.clone()));
+                }
+                event.record(Recorded::Point(queue.end(), time));
             }
         }
         Ok(())
@@ -295,8 +303,8 @@ impl Driver for HostDriver {
         let Some(streams) = &self.streams else { return Ok(()) };
         for &event in events {
             // SAFETY: the trait's contract.
-            if let Some(Recorded::Point(point)) = unsafe { Event::of(event) }.recorded()
-                && point.at().is_none()
+            if let Some(Recorded::Point(point, _)) = unsafe { Event::of(event) }.recorded()
+                && !point.is_reached()
             {
                 // SAFETY: the trait's contract.
                 unsafe { streams.push(stream, Work::Await(point)) }
@@ -307,7 +315,9 @@ impl Driver for HostDriver {
 
     unsafe fn synchronize_event(&self, event: EventHandle) -> Result<()> {
         // SAFETY: the trait's contract.
-        if let (Some(streams), Some(Recorded::Point(point))) = (&self.streams, unsafe { Event::of(event) }.recorded()) {
+        if let (Some(streams), Some(Recorded::Point(point, _))) =
+            (&self.streams, unsafe { Event::of(event) }.recorded())
+        {
             streams.queues.wait_point(&point);
         }
         Ok(())
@@ -323,7 +333,7 @@ impl Driver for HostDriver {
     unsafe fn query_event(&self, event: EventHandle) -> Result<bool> {
         // SAFETY: the trait's contract.
         Ok(match (&self.streams, unsafe { Event::of(event) }.recorded()) {
-            (Some(streams), Some(Recorded::Point(point))) => streams.queues.query_point(&point),
+            (Some(streams), Some(Recorded::Point(point, _))) => streams.queues.query_point(&point),
             _ => true,
         })
     }
@@ -337,7 +347,7 @@ impl Driver for HostDriver {
             };
             let at = match recorded {
                 Some(Recorded::Done(at)) => Some(at),
-                Some(Recorded::Point(point)) => point.at(),
+                Some(Recorded::Point(_, at)) => at.and_then(|at| at.get().copied()),
                 None => None,
             };
             at.ok_or_else(|| ErrorKind::CompilerBug("the time of an event that was not recorded".into()).into())

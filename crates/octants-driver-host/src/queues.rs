@@ -3,7 +3,8 @@
 //! A queue with work is on the list of ready queues. A dispatcher removes it, executes one piece of its work, which
 //! may use the thread pool, and appends it to the list again, so busy queues take turns. A queue that waits for a
 //! point of another one is off the list until that point is reached. It holds no thread, so a few dispatchers serve
-//! any number of streams and cannot block one another.
+//! any number of streams and cannot block one another. A point is a number of pieces of a queue's work, so an event
+//! costs the queue nothing.
 //!
 //! Under a [`Schedule`] there are no dispatchers: the threads that queue work or wait for it do what the schedule
 //! picks. A queue may wait for another device's point: the thread that waits then does that device's work as well.
@@ -50,15 +51,17 @@ pub enum Work {
         /// The memory that it was allocated from.
         of: Arc<HostMemory>,
     },
-    /// Reaches a point.
-    Reach(Arc<Point>),
+    /// Notes the time.
+    Time(Arc<OnceLock<Instant>>),
     /// Waits until a point is reached.
-    Await(Arc<Point>),
+    Await(Point),
 }
 
 /// An in-order queue.
 pub struct Queue {
     priority: i32,
+    /// The threads that serve it.
+    of: Weak<Shared>,
     state: Mutex<QueueState>,
     progress: Condvar,
     /// Number of pieces of work at the front that are canceled.
@@ -76,30 +79,15 @@ struct QueueState {
     queued: u64,
     done: u64,
     waiting: u32,
+    /// Queues that wait until a number of pieces are done.
+    waiting_queues: Vec<(u64, Arc<Queue>)>,
 }
 
-/// A point in a queue's work.
-#[derive(Default)]
+/// A point in a queue's work: after its first pieces.
+#[derive(Clone)]
 pub struct Point {
-    state: Mutex<PointState>,
-    reached: Condvar,
-    place: OnceLock<Place>,
-}
-
-/// The position of a point.
-struct Place {
-    queue: Weak<Queue>,
-    /// The number of pieces of work before it in its queue.
+    queue: Arc<Queue>,
     pieces: u64,
-    /// The threads that serve the queue.
-    of: Weak<Shared>,
-}
-
-#[derive(Default)]
-struct PointState {
-    at: Option<Instant>,
-    /// Queues that wait for it, with their servers.
-    queues: Vec<(Arc<Queue>, Weak<Shared>)>,
 }
 
 #[derive(Default)]
@@ -163,20 +151,35 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Queue {
-    /// An empty queue. Ready queues of higher priority are served first.
-    pub fn new(priority: i32) -> Arc<Queue> {
-        let (state, progress, canceled) = (Mutex::default(), Condvar::new(), AtomicU64::new(0));
-        Arc::new(Queue { priority, state, progress, canceled })
-    }
-
     /// True when all work is done.
     fn is_done(&self) -> bool {
         let s = lock(&self.state);
         s.done == s.queued
     }
+
+    /// Waits until this many pieces of its work are done.
+    fn wait_until_done(&self, pieces: u64) {
+        let mut s = lock(&self.state);
+        s.waiting += 1;
+        while s.done < pieces {
+            s = self.progress.wait(s).unwrap_or_else(PoisonError::into_inner);
+        }
+        s.waiting -= 1;
+    }
+
+    /// The point after all work that is in the queue now.
+    pub fn end(self: &Arc<Queue>) -> Point {
+        Point { queue: self.clone(), pieces: lock(&self.state).queued }
+    }
 }
 
 impl QueueState {
+    /// The queues whose points are reached.
+    fn take_awaiting(&mut self) -> Vec<Arc<Queue>> {
+        let done = self.done;
+        self.waiting_queues.extract_if(.., |(pieces, _)| *pieces <= done).map(|(_, queue)| queue).collect()
+    }
+
     /// Whether the first piece of work is short enough for a thread that must stay interruptible.
     fn begins_short(&self) -> bool {
         match self.work.front() {
@@ -188,34 +191,24 @@ impl QueueState {
 }
 
 impl Point {
-    /// When it was reached, if it was.
-    pub fn at(&self) -> Option<Instant> {
-        lock(&self.state).at
+    /// Whether the work before it is done.
+    pub fn is_reached(&self) -> bool {
+        lock(&self.queue.state).done >= self.pieces
+    }
+
+    /// Lets a queue wait for it, unless it is reached.
+    fn is_awaited_by(&self, queue: &Arc<Queue>) -> bool {
+        let mut s = lock(&self.queue.state);
+        let waits = s.done < self.pieces;
+        if waits {
+            s.waiting_queues.push((self.pieces, queue.clone()));
+        }
+        waits
     }
 
     /// Cancels the work before it.
     fn cancel(&self) {
-        if let Some(place) = self.place.get()
-            && let Some(queue) = place.queue.upgrade()
-        {
-            cancel_to(&queue, place.pieces);
-        }
-    }
-
-    fn reach(&self, shared: &Shared) {
-        let queues = {
-            let mut s = lock(&self.state);
-            s.at = Some(Instant::now());
-            self.reached.notify_all();
-            std::mem::take(&mut s.queues)
-        };
-        for (queue, server) in queues {
-            let Some(server) = server.upgrade() else { continue };
-            let served = server.make_ready(queue);
-            if served == Served::ByCaller && !std::ptr::eq(&*server, shared) {
-                while server.step_own_queue() {}
-            }
-        }
+        cancel_to(&self.queue, self.pieces);
     }
 }
 
@@ -233,6 +226,12 @@ impl Queues {
         });
         let (started, threads) = (AtomicBool::new(false), Mutex::default());
         Queues { shared, dispatchers: dispatchers.max(1), started, threads }
+    }
+
+    /// An empty queue. Ready queues of higher priority are served first.
+    pub fn queue(&self, priority: i32) -> Arc<Queue> {
+        let (state, progress, canceled) = (Mutex::default(), Condvar::new(), AtomicU64::new(0));
+        Arc::new(Queue { priority, of: self.shared.own.clone(), state, progress, canceled })
     }
 
     /// Adds work to a queue.
@@ -254,13 +253,8 @@ impl Queues {
             let mut s = lock(&queue.state);
             let work = make(&mut s);
             s.queued += 1;
-            match &work {
-                Work::Reach(point) => {
-                    let (queue, of) = (Arc::downgrade(queue), self.shared.own.clone());
-                    let _ = point.place.set(Place { queue, pieces: s.queued, of });
-                }
-                Work::Await(point) => self.shared.note_peer(point),
-                _ => {}
+            if let Work::Await(point) = &work {
+                self.shared.note_peer(point);
             }
             s.work.push_back(work);
             !std::mem::replace(&mut s.scheduled, true)
@@ -288,10 +282,10 @@ impl Queues {
 
     /// Whether the point is reached. Under a schedule, each query does some work.
     pub fn query_point(&self, point: &Point) -> bool {
-        if self.shared.is_stepped() && point.at().is_none() {
+        if self.shared.is_stepped() && !point.is_reached() {
             self.shared.step();
         }
-        point.at().is_some()
+        point.is_reached()
     }
 
     /// Waits until the work that is in the queue now is done. This thread does work that no other has begun, so a short
@@ -302,12 +296,7 @@ impl Queues {
             return;
         }
         while lock(&queue.state).done < until && self.shared.serve_if_ready(queue) {}
-        let mut s = lock(&queue.state);
-        s.waiting += 1;
-        while s.done < until {
-            s = queue.progress.wait(s).unwrap_or_else(PoisonError::into_inner);
-        }
-        s.waiting -= 1;
+        queue.wait_until_done(until);
     }
 
     /// As [`Queues::wait`], with a timeout; returns whether the work is done. This thread runs only short work.
@@ -333,12 +322,8 @@ impl Queues {
 
     /// Waits until the point is reached.
     pub fn wait_point(&self, point: &Point) {
-        if self.shared.steps_until(|| point.at().is_some()) {
-            return;
-        }
-        let mut s = lock(&point.state);
-        while s.at.is_none() {
-            s = point.reached.wait(s).unwrap_or_else(PoisonError::into_inner);
+        if !self.shared.steps_until(|| point.is_reached()) {
+            point.queue.wait_until_done(point.pieces);
         }
     }
 
@@ -444,8 +429,9 @@ impl Shared {
 
     /// Records that a queue waits for a point, which may be another device's.
     fn note_peer(&self, point: &Point) {
-        let elsewhere = point.place.get().filter(|place| !place.of.ptr_eq(&self.own));
-        elsewhere.into_iter().for_each(|place| self.peers.note(&place.of));
+        if !point.queue.of.ptr_eq(&self.own) {
+            self.peers.note(&point.queue.of);
+        }
     }
 
     /// The other devices with a schedule that this one's queues may wait for.
@@ -525,20 +511,18 @@ impl Shared {
         let server = Server { shared: self, queue: &queue, place };
         match work {
             Work::Await(point) => {
-                let mut p = lock(&point.state);
-                if p.at.is_none() {
-                    lock(&queue.state).work.push_front(Work::Await(point.clone()));
-                    let canceled = server.is_interrupted();
-                    p.queues.push((queue, self.own.clone()));
-                    drop(p);
-                    if canceled {
-                        // The thread that canceled has not seen that the queue waits here.
+                // Before the queue waits, because another thread may then serve it at once.
+                lock(&queue.state).work.push_front(Work::Await(point.clone()));
+                if point.is_awaited_by(&queue) {
+                    if server.is_interrupted() {
+                        // The thread that canceled may not have seen that the queue waits here.
                         point.cancel();
                     }
                     return;
                 }
+                lock(&queue.state).work.pop_front();
             }
-            Work::Reach(point) => point.reach(self),
+            Work::Time(at) => _ = at.set(Instant::now()),
             Work::Task(task) | Work::Pieces(task, _) if server.is_interrupted() => spare = Some(task),
             Work::Task(task) => {
                 if let Some(schedule) = &self.schedule
@@ -564,7 +548,7 @@ impl Shared {
         }
         // Outside the lock: the task may hold the last reference to its code.
         spare.iter_mut().for_each(|task| task.clear());
-        let more = {
+        let (more, awaiting) = {
             let mut s = lock(&queue.state);
             if s.spare.len() < MOST_SPARE {
                 s.spare.extend(spare);
@@ -574,10 +558,20 @@ impl Shared {
                 queue.progress.notify_all();
             }
             s.scheduled = !s.work.is_empty();
-            s.scheduled
+            (s.scheduled, s.take_awaiting())
         };
         if more {
             self.make_ready(queue);
+        }
+        awaiting.into_iter().for_each(|queue| self.resume(queue));
+    }
+
+    /// Continues a queue whose point is reached, which may be another device's.
+    fn resume(&self, queue: Arc<Queue>) {
+        let Some(server) = queue.of.upgrade() else { return };
+        let served = server.make_ready(queue);
+        if served == Served::ByCaller && !std::ptr::eq(&*server, self) {
+            while server.step_own_queue() {}
         }
     }
 

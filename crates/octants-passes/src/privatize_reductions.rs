@@ -19,7 +19,7 @@ use octants_analysis::{
 };
 
 /// More accumulators than this would spill out of registers.
-const MOST_REDUCTIONS: usize = 32;
+pub(crate) const MOST_REDUCTIONS: usize = 32;
 
 /// Turns updates of loop-invariant addresses into reductions.
 ///

@@ -116,6 +116,28 @@ fn conflicts_and_effects_are_refused() {
     assert!(fuse((&scale(), &sums), [[0, 1], [1, 2]], &[], true).unwrap_err().contains("adds several floats"));
 }
 
+/// Folds the elements of its first array into an element of the second one.
+fn fold(op: &str) -> Kernel {
+    let mut text = kernel("fold", "      reduce 0, %5").to_string();
+    text = text.replace("    %2 = for", "    %8: ref f32 = buffer_addr @1[%0]\n    %2 = for");
+    text.replace("parallel {", &format!("parallel reductions({op} %8) {{")).parse().unwrap()
+}
+
+#[test]
+fn folds_whose_order_does_not_matter_are_fused() {
+    let fused = fuse((&scale(), &fold("max")), [[0, 1], [1, 2]], &[1], false).unwrap();
+    let text = fused.kernel.to_string();
+    assert!(text.contains("reductions(max") && fused.removed.len() == 1, "{text}");
+    let fused = fuse((&fold("min"), &fold("max")), [[0, 1], [0, 2]], &[], false).unwrap();
+    let text = fused.kernel.to_string();
+    assert!(text.contains("reduce 0") && text.contains("reduce 1"), "{text}");
+    let refused = |a: &Kernel, b: &Kernel, buffers| fuse((a, b), buffers, &[], false).unwrap_err();
+    assert!(refused(&scale(), &fold("add"), [[0, 1], [1, 2]]).contains("floats of all iterations"));
+    // The other loop uses the result.
+    assert!(refused(&fold("max"), &scale(), [[0, 1], [1, 2]]).contains("all iterations are folded"));
+    assert!(refused(&fold("max"), &fold("max"), [[0, 1], [0, 1]]).contains("all iterations are folded"));
+}
+
 #[test]
 fn iterations_are_sums_of_arguments() {
     let found = iterations_of(&scale()).unwrap();

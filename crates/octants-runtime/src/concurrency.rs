@@ -7,8 +7,8 @@
 //!
 //! Rounds of launches that a program repeats become graphs with the same order: see `cycle`.
 //!
-//! Reading order: `word_hash`, `elements`, `decisions`, `placement`, `cycle`, `temporaries`, `fuse_launches`,
-//! `make_graph`.
+//! Reading order: `word_hash`, `elements`, `remembered`, `decisions`, `placement`, `cycle`, `temporaries`,
+//! `fuse_launches`, `make_graph`.
 //!
 //! Any other operation on the default stream runs after all lanes, and later launches run after that operation: the
 //! stream *settles* during its turn (`StreamCore::wait_turn`). Launches that involve the host stay on the default
@@ -21,6 +21,7 @@ pub(crate) mod elements;
 mod fuse_launches;
 mod make_graph;
 mod placement;
+mod remembered;
 mod temporaries;
 mod word_hash;
 
@@ -29,8 +30,8 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use cycle::{Expected, Held, History};
 pub use decisions::Decision;
-use decisions::{Conflicts, described};
-use elements::{Given, given_buffers};
+use decisions::described;
+use elements::given_buffers;
 pub use fuse_launches::Fusion;
 use fuse_launches::Making;
 use make_graph::graph_of;
@@ -40,14 +41,13 @@ use temporaries::Ready;
 use crate::buffer::Buffer;
 use crate::caller::Caller;
 use crate::capture::CapturedLaunch;
-use crate::cores::{LaunchesElsewhere, StreamCore};
+use crate::cores::{BufferCore, LaunchesElsewhere, StreamCore};
 use crate::driver::{Driver, EventHandle};
 use crate::error::Result;
 use crate::fusion::Fuser;
-use crate::kernel::LoadedKernel;
+use crate::kernel::{LoadedKernel, Pointer};
 use crate::nesting::{self, Submitting};
 use crate::report::lock;
-use crate::sections::decides;
 use crate::stream::{Results, Stream};
 
 /// Lanes of a device.
@@ -98,21 +98,22 @@ impl Lanes {
         (caller, fuser): (&dyn Caller, Option<&dyn Fuser>),
     ) -> Result<Option<Option<Results>>> {
         let device = &home.device;
-        let stays = kernel.meta.has_messages()
-            || kernel.meta.tasks.iter().any(|task| task.draws_random)
-            || !kernel.meta.result.is_empty()
-            || kernel.spilled_at.is_some()
-            || decides(&kernel.sections)
-            || args.len() != kernel.meta.arg_slots as usize;
-        if !stays && self.hold(home, (kernel, args), caller, fuser)? {
-            return Ok(Some(None));
+        let mut state = lock(&self.state);
+        if kernel.stays_in_order || args.len() != kernel.meta.arg_slots as usize {
+            state.note_at_home(kernel);
+            return Ok(None);
         }
-        let given = if stays { None } else { given_buffers(device, kernel, args) };
-        let Some(given) = given else {
-            self.note_at_home(kernel);
+        if self.holding.load(Ordering::Acquire) {
+            match self.hold(state, home, (kernel, args), caller, fuser)? {
+                Some(unlocked) => state = unlocked,
+                None => return Ok(Some(None)),
+            }
+        }
+        let Some(given) = state.given(device, kernel, args) else {
+            state.note_at_home(kernel);
             return Ok(None);
         };
-        let mut state = self.open(home, caller)?;
+        state = self.open(state, home, caller)?;
         state.retire(device, caller)?;
         let depends_on = state.conflicts(kernel, args, &given);
         let lane = state.choose_lane(device, kernel, &depends_on)?;
@@ -121,61 +122,71 @@ impl Lanes {
             Some(event) => event,
             None => device.driver.create_event(false)?,
         };
-        let stream = state.lanes[lane].stream.clone();
         // SAFETY: the caller's contract.
-        let results = unsafe { stream.launch(kernel, args, caller) };
+        let results = unsafe { state.lanes[lane].stream.launch_given(kernel, args, &given, caller) };
         // Also after a partially failed launch.
         let marked = state.mark(&*device.driver, lane, event);
         if marked.is_ok() {
-            state.note((lane, event, depends_on), (kernel, args), &given);
-            state.history.note(captured(kernel, args, given), fuser.is_some_and(|fuser| fuser.is_on()));
+            state.note((lane, event, &depends_on), (kernel, args), &given);
+            let fuses = fuser.is_some_and(|fuser| fuser.is_on());
+            state.history.note((kernel, args), fuses, || captured(kernel, args, &given));
             self.holding.store(true, Ordering::Release);
         }
+        state.give_back(given);
         results.and_then(|results| marked.map(|()| Some(results)))
     }
 
-    /// Holds a launch that is expected, or launches the graph that it completes. False if it must be launched
-    /// individually.
-    fn hold(
-        &self,
+    /// Holds a launch that is expected, or launches the graph that it completes. Returns the state if it must be
+    /// launched individually.
+    fn hold<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
         home: &Arc<StreamCore>,
         (kernel, args): (&LoadedKernel, &[u64]),
         caller: &dyn Caller,
         fuser: Option<&dyn Fuser>,
-    ) -> Result<bool> {
-        if !self.holding.load(Ordering::Acquire) {
-            return Ok(false);
+    ) -> Result<Option<MutexGuard<'a, State>>> {
+        if state.history.is_free() {
+            return Ok(Some(state));
         }
-        let mut state = lock(&self.state);
         let fuser = fuser.filter(|fuser| fuser.is_on());
         if let Some(ready) = state.history.ready.take() {
             drop(state);
             self.launch_ready(home, ready, caller)?;
             state = lock(&self.state);
         }
-        let capture = || Some(captured(kernel, args, given_buffers(&home.device, kernel, args)?));
+        let capture = || Some(captured(kernel, args, &given_buffers(&home.device, kernel, args)?));
         match state.history.take((kernel, args), fuser.is_some(), capture) {
-            Expected::Held => Ok(true),
+            Expected::Held => Ok(None),
+            Expected::Alone => {
+                state.replays += 1;
+                drop(state);
+                let _submitting = Submitting::begin();
+                // SAFETY: the caller's contract.
+                unsafe { Stream::of(home.clone()).launch(kernel, args, caller)? };
+                Ok(None)
+            }
             Expected::Complete(graph) => {
                 state.replays += 1;
                 drop(state);
                 let _submitting = Submitting::begin();
                 // SAFETY: the buffers are the device's, which the graph keeps.
                 unsafe { Stream::of(home.clone()).launch_graph(&graph, caller)? };
-                Ok(true)
+                Ok(None)
             }
             Expected::Make(id, launches) => {
                 drop(state);
-                self.make_graph(home, (id, launches), caller, fuser).map(|()| true)
+                self.make_graph(home, (id, launches), caller, fuser).map(|()| None)
             }
             Expected::Prepare(id, launches, temporaries) => {
                 drop(state);
-                self.prepare_graph(home, (id, launches, temporaries), caller, fuser).map(|()| true)
+                self.prepare_graph(home, (id, launches, temporaries), caller, fuser).map(|()| None)
             }
+            Expected::Not(held) if held.is_empty() => Ok(Some(state)),
             Expected::Not(held) => {
                 drop(state);
                 submit(home, held, caller)?;
-                Ok(false)
+                Ok(Some(lock(&self.state)))
             }
         }
     }
@@ -252,8 +263,7 @@ impl Lanes {
 
     #[cold]
     fn submit_held(&self, take: impl FnOnce(&mut History) -> Held, caller: &dyn Caller) {
-        let home = self.home.upgrade().filter(|home| !home.device.is_closed() && !nesting::submitting());
-        let Some(home) = home else { return };
+        let Some(home) = self.home.upgrade().filter(|home| !home.device.is_closed()) else { return };
         let ready = lock(&self.state).history.ready.take();
         if let Some(ready) = ready {
             let _ = self.launch_ready(&home, ready, caller);
@@ -268,15 +278,13 @@ impl Lanes {
         lock(&self.state).replays
     }
 
-    fn note_at_home(&self, kernel: &LoadedKernel) {
-        let mut state = lock(&self.state);
-        let number = state.next_number();
-        state.decide(number, (kernel, Arc::default()), None, Conflicts::new());
-    }
-
     /// Opens the lanes, after the work that the default stream has queued.
-    fn open(&self, home: &Arc<StreamCore>, caller: &dyn Caller) -> Result<MutexGuard<'_, State>> {
-        let state = lock(&self.state);
+    fn open<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        home: &Arc<StreamCore>,
+        caller: &dyn Caller,
+    ) -> Result<MutexGuard<'a, State>> {
         if self.open.load(Ordering::Acquire) {
             return Ok(state);
         }
@@ -303,21 +311,22 @@ impl Lanes {
     /// The decisions and fusions since the last query.
     pub(crate) fn take_decisions(&self) -> (Vec<Decision>, Vec<Fusion>) {
         let mut state = lock(&self.state);
-        let (decided, fusions) = (std::mem::take(&mut state.decisions), std::mem::take(&mut state.fusions));
+        let (decided, fusions) = (state.report(), std::mem::take(&mut state.fusions));
         drop(state);
-        (described(decided), fusions)
+        (described(&decided), fusions)
     }
 }
 
 impl LaunchesElsewhere for Lanes {
+    #[inline]
     fn cut(&self, caller: &dyn Caller) {
-        if self.holding.load(Ordering::Acquire) {
+        if self.holding.load(Ordering::Acquire) && !nesting::submitting() {
             self.submit_held(History::cut, caller);
         }
     }
 
     fn give_up(&self, caller: &dyn Caller) {
-        if self.holding.load(Ordering::Acquire) {
+        if self.holding.load(Ordering::Acquire) && !nesting::submitting() {
             self.submit_held(History::give_up, caller);
         }
     }
@@ -353,12 +362,13 @@ impl LaunchesElsewhere for Lanes {
 }
 
 /// A launch, with the memory that it is given.
-fn captured(kernel: &LoadedKernel, args: &[u64], given: Given) -> CapturedLaunch {
+fn captured(kernel: &LoadedKernel, args: &[u64], given: &[(Arc<BufferCore>, Pointer)]) -> CapturedLaunch {
+    let buffers = given.iter().map(|(buffer, pointer)| (Buffer::of(buffer.clone()), pointer.written));
     CapturedLaunch {
         kernel: kernel.clone(),
         args: args.into(),
         arrays: Box::default(),
-        buffers: given.into_iter().map(|(buffer, pointer)| (Buffer::of(buffer), pointer.written)).collect(),
+        buffers: buffers.collect(),
         foreign: false,
         store: None,
     }

@@ -23,7 +23,7 @@ use crate::kernel_meta::KernelMeta;
 use crate::nesting::{self, refuse_while_capturing};
 use crate::races::Races;
 use crate::report::{TextSink, lock};
-use crate::sections::{checkpoint_labels, draws_again, loops_of, sections};
+use crate::sections::{checkpoint_labels, decides, draws_again, loops_of, sections};
 use crate::stage_arguments::HostArray;
 use crate::stream::{Results, Stream};
 use crate::watch_launches::{DeviceWatch, Watch};
@@ -396,6 +396,11 @@ impl Device {
         let may_end = !core.host_addressable && !checkpoint_labels(&sections).is_empty();
         let end_at = may_end.then_some(rounds_end.next_multiple_of(8));
         let meta = Arc::new(KernelMeta::of(artifact));
+        let stays_in_order = meta.has_messages()
+            || meta.tasks.iter().any(|task| task.draws_random)
+            || !meta.result.is_empty()
+            || spilled_at.is_some()
+            || decides(&sections);
         let code = LoadedCode {
             core: core.clone(),
             result_bytes: LoadedKernel::result_bytes(core, &meta, &sections),
@@ -406,6 +411,7 @@ impl Device {
             assumes_order: artifact.assumes_order,
             logs: !artifact.sites.is_empty() && core.driver.code_target() != CodeTarget::Host,
             frame_bytes: end_at.map_or(rounds_end, |at| at + 8),
+            stays_in_order,
             spilled_at,
             rounds_at,
             end_at,

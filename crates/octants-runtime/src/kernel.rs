@@ -32,7 +32,16 @@ pub struct LoadedKernel {
     pub(crate) witness: Option<Arc<dyn Witness>>,
     /// What a [`crate::Fuser`] needs to know about it. Nothing here does.
     source: Option<Arc<dyn Any + Send + Sync>>,
-    access_lines: Arc<Vec<Vec<String>>>,
+    /// What reports need to know about it.
+    pub(crate) reported: Arc<Reported>,
+}
+
+/// What reports need to know about a kernel.
+#[derive(Clone)]
+pub(crate) struct Reported {
+    pub(crate) meta: Arc<KernelMeta>,
+    /// The file and line of each access of each task.
+    pub(crate) lines: Arc<Vec<Vec<String>>>,
 }
 
 /// The shared state of clones of a [`LoadedKernel`].
@@ -53,6 +62,8 @@ pub struct LoadedCode {
     pub(crate) result_bytes: u64,
     /// The offset of the arguments in the frame, if they are not passed by value.
     pub(crate) spilled_at: Option<u64>,
+    /// Its launches need the host or the order of the default stream, so they never run concurrently.
+    pub(crate) stays_in_order: bool,
     /// The execution order of the tasks; empty if each runs once, in order.
     pub(crate) sections: Box<[Section]>,
     /// The frame offset at which the device counts rounds, if the code uses their number.
@@ -80,13 +91,13 @@ impl LoadedKernel {
     pub(crate) fn new(code: LoadedCode) -> LoadedKernel {
         LoadedKernel {
             is_split: code.meta.is_split(),
+            reported: Arc::new(Reported { meta: code.meta.clone(), lines: Arc::default() }),
             code: Arc::new(code),
             pointers: Arc::default(),
             exposes_addresses: false,
             kept_under: None,
             witness: None,
             source: None,
-            access_lines: Arc::default(),
         }
     }
 
@@ -132,13 +143,14 @@ impl LoadedKernel {
     }
 
     /// Sets the file and line of each access of each task, for reports.
-    pub fn with_access_lines(self, access_lines: Arc<Vec<Vec<String>>>) -> LoadedKernel {
-        LoadedKernel { access_lines, ..self }
+    pub fn with_access_lines(self, lines: Arc<Vec<Vec<String>>>) -> LoadedKernel {
+        let reported = Arc::new(Reported { meta: self.meta.clone(), lines });
+        LoadedKernel { reported, ..self }
     }
 
     /// The file and line of each access of each task.
     pub fn access_lines(&self) -> &Arc<Vec<Vec<String>>> {
-        &self.access_lines
+        &self.reported.lines
     }
 
     /// Sets the key under which the code is cached between processes.

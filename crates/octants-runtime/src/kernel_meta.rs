@@ -1,6 +1,10 @@
 //! [`KernelMeta`]: the properties of compiled code that do not depend on a device.
 
+use std::sync::OnceLock;
+
 use octants_artifact::{Artifact, Condition, ScalarKind, Site, SiteKind, SitePart, TaskMeta};
+
+use crate::footprint::Footprint;
 
 /// The properties of a kernel that a launch and its messages need: an artifact without its code.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +25,8 @@ pub struct KernelMeta {
     pub counters: Vec<Condition>,
     /// Places that print or assert.
     pub sites: Vec<Site>,
+    /// For each argument slot, once they are needed.
+    footprints: OnceLock<Box<[Footprint]>>,
 }
 
 impl KernelMeta {
@@ -35,7 +41,15 @@ impl KernelMeta {
             tasks: artifact.tasks.clone(),
             counters: artifact.counters.clone(),
             sites: artifact.sites.clone(),
+            footprints: OnceLock::new(),
         }
+    }
+
+    /// The accesses to the memory that an argument slot addresses.
+    #[inline]
+    pub(crate) fn footprint(&self, slot: u32) -> &Footprint {
+        let all = self.footprints.get_or_init(|| Footprint::of_slots(&self.tasks, self.arg_slots as usize));
+        &all[slot as usize]
     }
 
     /// True when the buffer of this number is an array that is split over ranks, and some task accesses it.

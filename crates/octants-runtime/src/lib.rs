@@ -35,6 +35,7 @@ mod drain_log;
 pub mod driver;
 pub mod error;
 pub mod event;
+mod footprint;
 mod foreign;
 pub mod foreign_api;
 mod fork;

@@ -32,6 +32,8 @@ pub(crate) struct Scratch {
     pub(crate) log_channel: (DevicePtr, u64),
     /// The step of a captured graph that the current launch is.
     pub(crate) step: Option<u32>,
+    /// The buffers that the current launch uses have recorded that.
+    pub(crate) uses_are_noted: bool,
     /// Argument slots of a launch that changes them before it passes them on.
     pub(crate) slots: Vec<u64>,
     /// The checkpoint at which the current launch resumes, and the one at which it ended.
@@ -61,6 +63,7 @@ impl Default for Scratch {
             is_nested: false,
             log_channel: (DevicePtr(0), 0),
             step: None,
+            uses_are_noted: false,
             slots: Vec::new(),
             checkpoints: Checkpoints::default(),
         }

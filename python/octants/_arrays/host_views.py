@@ -1,9 +1,10 @@
 """NumPy views of device memory that report the host's accesses to race checks.
 
 Accesses through the view itself are reported: indexing, NumPy functions and operators, and methods that read or write
-elements. While there are such views, NumPy's functions that convert to arrays (`np.asarray`) yield views that report
-too. Arrays that share the view's memory in other ways (`memoryview(view)`, arrays of other libraries) are plain, and
-their accesses are not seen.
+elements. While there are such views, NumPy's functions that convert to arrays (`np.asarray`, `np.frombuffer`) yield
+views that report too, also from a `memoryview` of a view: it names the object that exports the memory. Accesses through
+the `memoryview` itself, and through arrays of other libraries, are not seen: these read and write the memory without
+asking anyone.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _READING = (
     "__bool__ __contains__ __float__ __int__ __reduce__ __repr__ __str__"
 ).split()
 _WRITING = "byteswap fill itemset partition put resize sort".split()
-_CONVERTING = "array asarray ascontiguousarray asfortranarray from_dlpack".split()
+_CONVERTING = "array asarray ascontiguousarray asfortranarray from_dlpack frombuffer".split()
 """Functions of NumPy that yield a plain array of a view's elements, or of copies of them, without asking the view."""
 
 _replaced: dict[str, Any] = {}
@@ -58,12 +59,13 @@ def _converting(convert: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(convert)
     def converted(*args: Any, **kwargs: Any) -> Any:
-        if not args or not isinstance(args[0], HostView | list | tuple):
+        if not args or not isinstance(args[0], HostView | memoryview | list | tuple):
             return convert(*args, **kwargs)
         made = convert(_plain(args[0]), *args[1:], **kwargs)
-        if isinstance(args[0], HostView) and np.may_share_memory(made, args[0].view(np.ndarray)):
+        view = args[0].obj if isinstance(args[0], memoryview) else args[0]
+        if isinstance(view, HostView) and np.may_share_memory(made, view.view(np.ndarray)):
             return made.view(HostView)
-        _report_values(args[0], False)
+        _report_values(view, False)
         return made
 
     return converted
@@ -166,11 +168,32 @@ class HostView(np.ndarray[Any, Any]):
         if func is np.copyto and args:
             _report_values(args[0], True)
             _report_values(args[1:], False)
-        else:
-            _report_values(args, False)
-        _report_values([value for name, value in kwargs.items() if name != "out"], False)
         _report_values(kwargs.get("out"), True)
-        return func(*_plain(args), **_plain(kwargs))
+        given = (args, tuple(value for name, value in kwargs.items() if name != "out"))
+        results = func(*_plain(args), **_plain(kwargs))
+        seen = _seen_as(results, [view.view(np.ndarray) for view in _views_in(given)])
+        if seen is results:
+            _report_values(given, False)
+        return seen
+
+
+def _views_in(values: Any) -> Iterator[HostView]:
+    if isinstance(values, HostView):
+        yield values
+    elif isinstance(values, tuple | list):
+        for value in values:
+            yield from _views_in(value)
+
+
+def _seen_as(results: Any, views: list[np.ndarray[Any, Any]]) -> Any:
+    """The results of a function; as views that report accesses where they share memory of views (`np.reshape`)."""
+    if isinstance(results, np.ndarray):
+        shares = results.base is not None and any(np.may_share_memory(results, view) for view in views)
+        return results.view(HostView) if shares else results
+    if type(results) in (tuple, list):
+        seen = [_seen_as(result, views) for result in results]
+        return type(results)(seen) if any(a is not b for a, b in zip(seen, results, strict=True)) else results
+    return results
 
 
 def _reporting(name: str, write: bool) -> Callable[..., Any]:

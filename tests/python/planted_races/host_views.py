@@ -107,6 +107,46 @@ TEXTS = [
         """,
     ),
     (
+        "double",
+        """
+        # array over a memoryview of a view
+        exported = np.asarray(memoryview(view))
+        double(x, y, qd_stream=s)  # launch
+        s.synchronize()  # safe
+        exported[3] = 1  # here
+        """,
+    ),
+    (
+        "fill",
+        """
+        # array over the buffer of a view
+        exported = np.frombuffer(view, np.int32)
+        fill(x, 5, qd_stream=s)  # launch
+        s.synchronize()  # safe
+        found = exported[999]  # here
+        """,
+    ),
+    (
+        "fill",
+        """
+        # array of another shape
+        square = np.reshape(view, (10, 100))
+        fill(x, 5, qd_stream=s)  # launch
+        s.synchronize()  # safe
+        found = square[3, 4]  # here
+        """,
+    ),
+    (
+        "double",
+        """
+        # parts of a view
+        first, second = np.split(view, 2)
+        double(x, y, qd_stream=s)  # launch
+        s.synchronize()  # safe
+        second[:] = 1  # here
+        """,
+    ),
+    (
         "fill",
         """
         # list of views

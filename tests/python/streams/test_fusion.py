@@ -90,6 +90,18 @@ def two_loops(x: Floats, y: Floats):
         x[i] = y[i] + 2.0
 
 
+@qd.kernel
+def add_up(n: Ints, total: Ints):
+    for i in n:
+        total[1] += n[i] % 5
+
+
+@qd.kernel
+def find_top(x: Floats, top: Floats):
+    for i in x:
+        qd.atomic_max(top[2], x[i] * 0.5)
+
+
 Launch = tuple[Any, tuple[Any, ...]]
 
 
@@ -114,6 +126,8 @@ def launches_of(pick: random.Random, floats: int, ints: int) -> list[Launch]:
             (smooth, (x, other)),
             (part, (x, *sorted(pick.sample([0, 10, N], 2)))),
             (two_loops, (x, y)),
+            (add_up, (n, ("n", ints - 1 - n[1]))),
+            (find_top, (x, other)),
         ]
         launches.append(pick.choice(kinds))
     return launches
@@ -178,7 +192,7 @@ def test_random_programs_with_temporaries_give_the_same_bits(seed: int, fast_mat
 
 
 def test_temporaries_of_random_programs_are_removed() -> None:
-    reports = [run(seed, False, 3, fast_math=False, concurrency="auto+fuse")[1] for seed in range(20)]
+    reports = [run(seed, False, 3, fast_math=False, concurrency="auto+fuse")[1] for seed in range(40)]
     assert sum(any(of.removed for of in report.fusions) for report in reports if report) >= 2
 
 
@@ -392,6 +406,51 @@ def test_other_parts_of_an_array_are_not_fused() -> None:
     first, later = whole[0:N], whole[5 : N + 5]
     report = repeat(lambda: scale(first, first, 0.5), lambda: limit(later, 2.0))
     assert "different parts of the same memory" in refusals(report)
+
+
+Total = qd.types.ndarray(dtype=qd.i32, ndim=0)
+
+
+def test_folds_whose_order_does_not_matter_are_fused() -> None:
+    start()
+    n, m = arrays(2, qd.i32)
+    x, y = arrays(2)
+    total, least = qd.ndarray(qd.i32, shape=()), qd.field(qd.f32, shape=())
+    n.from_numpy(np.arange(N, dtype=np.int32))
+    x.from_numpy(np.linspace(3.0, -2.0, N, dtype=np.float32))
+
+    @qd.kernel
+    def double(n: Ints, m: Ints):
+        for i in n:
+            m[i] = n[i] * 2
+
+    @qd.kernel
+    def count_into(m: Ints, total: Total):
+        for i in m:
+            total[None] += m[i]
+
+    @qd.kernel
+    def find_minimum(y: Floats):
+        for i in y:
+            qd.atomic_min(least[None], y[i])
+
+    @qd.kernel
+    def use(m: Ints, total: Total):
+        for i in m:
+            m[i] = m[i] % 7 + total[None]
+
+    report = repeat(lambda: double(n, m), lambda: count_into(m, total))
+    assert fused(report) == [("double", "count_into")]
+    assert total[None] == ROUNDS * N * (N - 1)
+    least[None] = 10.0
+    report = repeat(lambda: scale(x, y, 0.5), lambda: find_minimum(y))
+    assert fused(report) == [("scale", "find_minimum")]
+    report = repeat(lambda: find_minimum(y), lambda: double(n, m), lambda: count_into(m, total))
+    assert fused(report) == [("find_minimum", "double", "count_into")]
+    assert (total[None], least[None]) == (2 * ROUNDS * N * (N - 1), 0.0)
+    # Later loops that use the result are separate.
+    report = repeat(lambda: double(n, m), lambda: count_into(m, total), lambda: use(m, total))
+    assert fused(report) == [("double", "count_into")]
 
 
 def test_effects_besides_memory_are_not_fused() -> None:

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use octants_analysis::{Conflict, Dependence, Subscript, trace_element};
-use octants_ir::{Body, BufferId, Effect, Kernel, Layout, Op, ValueId};
+use octants_ir::{Body, BufferId, Effect, ForLoop, Kernel, Layout, Op, ValueId};
 
 use super::{FusionPlan, Refusal, Stage, fused_loop, visit_stage};
 
@@ -17,13 +17,15 @@ struct Accesses {
     writes: bool,
     /// Floats are updated atomically.
     adds_floats: bool,
+    /// Iterations are folded into it.
+    reduces: bool,
 }
 
 /// Refuses loops of which one writes an element that another iteration of another loop accesses.
 pub(super) fn find_conflicts(kernel: &Kernel, stages: &[Stage], plan: &FusionPlan<'_>) -> Result<(), Refusal> {
     let body = &kernel.body;
-    let Some((around, _)) = fused_loop(body) else { return Err("compiler bug: no fused loop".into()) };
-    let accesses: Vec<BTreeMap<BufferId, Accesses>> = stages.iter().map(|stage| accesses_of(body, stage)).collect();
+    let Some((around, l)) = fused_loop(body) else { return Err("compiler bug: no fused loop".into()) };
+    let accesses: Vec<BTreeMap<BufferId, Accesses>> = stages.iter().map(|stage| accesses_of(body, l, stage)).collect();
     find_shared_memory(&accesses, plan)?;
     let mut dependence = Dependence::exact(body);
     // The order of additions may depend on how iterations are divided among threads.
@@ -36,6 +38,10 @@ pub(super) fn find_conflicts(kernel: &Kernel, stages: &[Stage], plan: &FusionPla
     for (later, of_later) in accesses.iter().enumerate() {
         for (buffer, there) in of_later {
             for here in accesses[..later].iter().filter_map(|of| of.get(buffer)) {
+                if here.reduces || there.reduces {
+                    let name = &plan.buffers[buffer.index()].name;
+                    return Err(format!("both access `{name}`, into which all iterations are folded"));
+                }
                 if (here.writes || there.writes) && !is_own(body, around, (here, there), &mut dependence) {
                     let name = &plan.buffers[buffer.index()].name;
                     return Err(format!("both access `{name}`, not only at the element of the same iteration"));
@@ -46,9 +52,15 @@ pub(super) fn find_conflicts(kernel: &Kernel, stages: &[Stage], plan: &FusionPla
     Ok(())
 }
 
-fn accesses_of(body: &Body, stage: &Stage) -> BTreeMap<BufferId, Accesses> {
+fn accesses_of(body: &Body, around: &ForLoop, stage: &Stage) -> BTreeMap<BufferId, Accesses> {
     let mut found: BTreeMap<BufferId, Accesses> = BTreeMap::new();
     visit_stage(body, stage, &mut |v, op| {
+        if let Op::Reduce(slot, _) = op
+            && let Some((buffer, _)) = trace_element(body, around.reductions[*slot as usize].target)
+        {
+            let of_buffer = found.entry(buffer).or_default();
+            (of_buffer.reduces, of_buffer.writes) = (true, true);
+        }
         let (address, writes) = match op.effect() {
             Effect::Read(a) => (a, false),
             Effect::Write(a) | Effect::Update(a) => (a, true),

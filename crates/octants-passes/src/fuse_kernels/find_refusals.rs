@@ -8,10 +8,12 @@ use std::collections::BTreeSet;
 
 use octants_analysis::{locals_of_all_iterations, may_leave, trace_element};
 use octants_ir::{
-    AtomicOp, BinaryOp, Body, BufferId, Effect, ForLoop, Kernel, LoopConfig, Op, Scalar, Type, UnaryOp, ValueId,
+    AtomicOp, BinaryOp, Body, BufferId, Effect, ForLoop, Kernel, LoopConfig, Op, Reduction, Scalar, Type, UnaryOp,
+    ValueId,
 };
 
 use super::{FusionPlan, Refusal, loop_at};
+use crate::privatize_reductions::MOST_REDUCTIONS;
 
 /// Refuses loops that cannot be fused.
 pub(super) fn find_refusals(stages: &[(&Kernel, ValueId)], plan: &FusionPlan<'_>) -> Result<(), Refusal> {
@@ -23,8 +25,8 @@ pub(super) fn find_refusals(stages: &[(&Kernel, ValueId)], plan: &FusionPlan<'_>
         if !same_options(first, l) {
             return Err(format!("the loops of `{name}` and of the kernel before it have different options"));
         }
-        if !l.reductions.is_empty() {
-            return Err(format!("`{name}` computes a sum of all iterations"));
+        if !l.reductions.iter().all(|r| is_exact(body, r)) {
+            return Err(format!("`{name}` adds or multiplies floats of all iterations"));
         }
         if !locals_of_all_iterations(body, *v).is_empty() {
             return Err(format!("iterations of `{name}` share a variable"));
@@ -38,6 +40,9 @@ pub(super) fn find_refusals(stages: &[(&Kernel, ValueId)], plan: &FusionPlan<'_>
             found.map_err(|what| format!("`{name}` {what}: with fast_math, its rounding depends on other code"))?;
         }
     }
+    if stages.iter().map(|(kernel, v)| loop_at(&kernel.body, *v).reductions.len()).sum::<usize>() > MOST_REDUCTIONS {
+        return Err("the loops compute too many sums of all iterations".into());
+    }
     if plan.fast_math {
         find_sums(stages, plan)?;
     }
@@ -45,6 +50,12 @@ pub(super) fn find_refusals(stages: &[(&Kernel, ValueId)], plan: &FusionPlan<'_>
         return Err("threads share memory of blocks, or elements of words".into());
     }
     Ok(())
+}
+
+/// The order of the iterations does not matter to the result.
+fn is_exact(body: &Body, of: &Reduction) -> bool {
+    let Type::Ref(target) = body.ty(of.target) else { return false };
+    !target.leaves().iter().any(|s| s.is_float()) || matches!(of.op, AtomicOp::Min | AtomicOp::Max)
 }
 
 /// Refuses loops that add to the same floats.
@@ -91,13 +102,14 @@ fn find_effects(body: &Body, l: &ForLoop) -> Result<(), &'static str> {
                 Op::Atomic(..) if !used[v.index()] => None,
                 _ => Some("uses the old value of an atomic"),
             },
+            Effect::Reduce => None,
             Effect::ReadVolatile(_) => Some("has a volatile load"),
             Effect::Draw => Some("draws random numbers"),
             Effect::ReadClock => Some("reads a clock"),
             Effect::Call(..) => Some("calls a function that is not inlined"),
             Effect::Print => Some("prints"),
             Effect::Assert => Some("has assertions"),
-            Effect::Leave | Effect::Reduce | Effect::Exchange | Effect::Synchronize => Some("uses threads together"),
+            Effect::Leave | Effect::Exchange | Effect::Synchronize => Some("uses threads together"),
         };
         if let (Some(what), true) = (what, found.is_ok()) {
             found = Err(what);

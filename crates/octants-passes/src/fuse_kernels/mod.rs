@@ -5,7 +5,8 @@
 //! - all loops have the same iterations, which the caller determines from the arguments of the launches;
 //! - memory that one loop writes and another one accesses is accessed by both at elements of the own iteration only
 //!   (`find_conflicts`);
-//! - bodies have no effect besides memory, and use no old value of an atomic (`find_refusals`);
+//! - bodies have no effect besides memory, and use no old value of an atomic (`find_refusals`). They may fold all
+//!   iterations into a scalar that no other loop accesses, if the order does not matter: not by a sum of floats;
 //! - under `fast_math`, the optimizer cannot combine floats of different loops (`separate_floats`), and has no choice
 //!   within each of them that may depend on the code around it (`find_refusals`).
 //!
@@ -23,8 +24,8 @@ use std::collections::{BTreeSet, HashMap};
 use octants_analysis::Sums;
 use octants_diag::Span;
 use octants_ir::{
-    Affine, Body, Buffer, BufferId, Builder, Copier, ForLoop, Kernel, LoopConfig, Op, Param, Range, Scalar, Type,
-    ValueId,
+    Affine, Body, Buffer, BufferId, Builder, Copier, ForLoop, Kernel, LoopConfig, Op, Param, Range, Reduction, Scalar,
+    Type, ValueId,
 };
 
 use crate::eliminate_dead_code::eliminate_dead_code;
@@ -192,16 +193,34 @@ fn fuse_loops(stages: &[(&Kernel, ValueId)], fused: &mut Kernel) -> Result<Vec<S
     let config = LoopConfig { name: None, ..first.parallel.clone().unwrap_or_default() };
     let made = b.push(Op::For(Box::new(ForLoop::parallel(dims, inner, config))), Type::Unit);
     b.set_cursor(inner);
-    let mut bodies = Vec::new();
+    let (mut bodies, mut reductions) = (Vec::new(), Vec::new());
     for (copier, (kernel, v)) in copiers.iter_mut().zip(stages) {
         let begin = b.body.block(inner).len();
         copier.values.insert(*v, made);
-        copier.block(&mut b, loop_at(&kernel.body, *v).body);
-        bodies.push(b.body.block(inner)[begin..].to_vec());
+        let l = loop_at(&kernel.body, *v);
+        copier.block(&mut b, l.body);
+        let stage = b.body.block(inner)[begin..].to_vec();
+        shift_reductions(&mut b.body, &stage, reductions.len() as u32);
+        reductions.extend(l.reductions.iter().map(|r| Reduction { target: copier.value(r.target), ..r.clone() }));
+        bodies.push(stage);
     }
     b.set_cursor(root);
     fused.body = b.body;
+    if let Op::For(l) = &mut fused.body.inst_mut(made).op {
+        l.reductions = reductions;
+    }
     Ok(bodies)
+}
+
+/// Adds to the numbers of a stage's reductions.
+fn shift_reductions(body: &mut Body, stage: &Stage, by: u32) {
+    let mut found = Vec::new();
+    visit_stage(body, stage, &mut |v, op| found.extend(matches!(op, Op::Reduce(..)).then_some(v)));
+    for v in found {
+        if let Op::Reduce(slot, _) = &mut body.inst_mut(v).op {
+            *slot += by;
+        }
+    }
 }
 
 /// The loop that an instruction is.

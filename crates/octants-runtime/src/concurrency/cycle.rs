@@ -5,14 +5,16 @@
 //! expected. Each launch that matches the expected one, arguments included, is held. With the last one before a cut,
 //! or at the end of the round, all held launches are submitted as one graph. If a launch does not match, the held
 //! launches are submitted one by one, and the history starts again.
+//!
+//! Of launches that are not known to repeat, a history has only hashes, so it costs little and keeps no memory.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{Hash, Hasher};
+use std::iter;
 use std::sync::Arc;
 
 use super::GraphId;
 use super::temporaries::{Ready, Temporaries};
-use super::word_hash::{WordHash, WordHasher};
+use super::word_hash::{WordHash, hash_of};
 use crate::capture::CapturedLaunch;
 use crate::captured_graph::CapturedGraph;
 use crate::kernel::LoadedKernel;
@@ -25,6 +27,8 @@ const AGAIN: usize = 2;
 #[derive(Clone)]
 enum Token {
     Launch(Arc<CapturedLaunch>),
+    /// A launch that did not occur before.
+    NewLaunch,
     Cut,
 }
 
@@ -68,16 +72,21 @@ struct Repetition {
 impl Repetition {
     /// Notes the hash of token `now`; `again` says whether the token a period earlier has the same one.
     fn note(&mut self, now: usize, hash: u64, again: bool) {
+        let before = self.latest.insert(hash, now);
         if again {
             self.run += 1;
         } else {
-            self.period = self.latest.get(&hash).map_or(0, |number| now - number);
+            self.period = before.map_or(0, |number| now - number);
             self.run = usize::from(self.period > 0);
         }
-        self.latest.insert(hash, now);
         if self.period > LONGEST {
             (self.period, self.run) = (0, 0);
         }
+    }
+
+    fn reset(&mut self) {
+        self.latest.clear();
+        (self.period, self.run) = (0, 0);
     }
 
     /// The latest tokens are a round that came often enough.
@@ -94,7 +103,7 @@ struct Round {
     /// The first that is held, up to `at`.
     held: usize,
     /// The graphs, by their first launch, and whether launches of it may be fused.
-    graphs: HashMap<(usize, bool), Arc<CapturedGraph>>,
+    graphs: Vec<((usize, bool), Arc<CapturedGraph>)>,
     number: u64,
     /// Its arrays that are different ones in each round.
     temporaries: Option<Temporaries>,
@@ -107,6 +116,8 @@ pub(super) type Held = Vec<Arc<CapturedLaunch>>;
 pub(super) enum Expected {
     /// It is held.
     Held,
+    /// Nothing else is held, and its graph is the launch itself, which must be made.
+    Alone,
     /// It completes the held launches to a graph, which must be launched.
     Complete(Arc<CapturedGraph>),
     /// It completes these launches to a graph, which must be made.
@@ -123,22 +134,25 @@ impl CapturedLaunch {
     }
 }
 
-/// The hashes of a token: by all arguments, and by those besides memory if requested.
-fn hashes_of(token: &Token, besides_memory: bool) -> [u64; 2] {
-    let Token::Launch(launch) = token else { return [0; 2] };
-    let hash = |is_hashed: &dyn Fn(usize) -> bool| {
-        let mut hasher = WordHasher::default();
-        launch.kernel.module.hash(&mut hasher);
-        let words = launch.args.iter().enumerate().filter(|(slot, _)| is_hashed(*slot));
-        words.for_each(|(_, word)| hasher.write_u64(*word));
-        // Cuts have 0.
-        hasher.finish() | 1
-    };
-    let is_memory = |slot: usize| launch.kernel.pointers.iter().any(|p| p.slot as usize == slot);
-    [hash(&|_| true), if besides_memory { hash(&|slot| !is_memory(slot)) } else { 0 }]
+/// The hashes of a launch: by all arguments, and by those besides memory if requested.
+fn hashes_of(kernel: &LoadedKernel, args: &[u64], besides_memory: bool) -> [u64; 2] {
+    // Cuts have 0.
+    let all = hash_of(iter::once(kernel.module.0).chain(args.iter().copied())) | 1;
+    if !besides_memory {
+        return [all, 0];
+    }
+    let is_memory = |slot: usize| kernel.pointers.iter().any(|p| p.slot as usize == slot);
+    let others = args.iter().enumerate().filter(|(slot, _)| !is_memory(*slot)).map(|(_, word)| *word);
+    [all, hash_of(iter::once(kernel.module.0).chain(others)) | 1]
 }
 
 impl History {
+    /// No launch is expected, and none must be launched before others.
+    #[inline]
+    pub(super) fn is_free(&self) -> bool {
+        self.round.is_none() && self.ready.is_none()
+    }
+
     /// Takes a launch if it is the expected one. `fuses` says whether launches may be fused. `capture` yields the
     /// launch with its memory.
     pub(super) fn take(
@@ -163,14 +177,17 @@ impl History {
         if matches!(round.tokens.get(round.at), Some(Token::Launch(_))) {
             return Expected::Held;
         }
+        let is_alone = round.at - round.held == 1 && !fuses;
         let id = GraphId { round: round.number, at: (round.held, fuses) };
-        let known = round.graphs.get(&id.at).cloned();
+        let known = round.graphs.iter().find(|(at, _)| *at == id.at).map(|(_, graph)| graph);
         let expected = match (&mut round.temporaries, known) {
-            (None, Some(graph)) => Expected::Complete(graph),
+            // A graph would only cost more. The first one is made for the report.
+            (None, Some(_)) if is_alone => Expected::Alone,
+            (None, Some(graph)) => Expected::Complete(graph.clone()),
             (None, None) => Expected::Make(id, round.launches()),
             (Some(temporaries), known) => {
                 let (launches, temporaries) = temporaries.take_run();
-                match known {
+                match known.cloned() {
                     Some(graph) => {
                         self.ready = Some(Ready { id, graph, made: None, launches, temporaries });
                         Expected::Held
@@ -191,25 +208,37 @@ impl History {
     /// Keeps a graph for the next time, unless another round is expected meanwhile.
     pub(super) fn keep_graph(&mut self, id: GraphId, graph: Arc<CapturedGraph>) {
         if let Some(round) = self.round.as_mut().filter(|round| round.number == id.round) {
-            round.graphs.insert(id.at, graph);
+            round.graphs.retain(|(at, _)| *at != id.at);
+            round.graphs.push((id.at, graph));
         }
     }
 
-    /// Notes a launch that was submitted.
-    pub(super) fn note(&mut self, launch: CapturedLaunch, fuses: bool) {
+    /// Notes a launch that was submitted. `capture` yields it with its memory.
+    pub(super) fn note(
+        &mut self,
+        (kernel, args): (&LoadedKernel, &[u64]),
+        fuses: bool,
+        capture: impl FnOnce() -> CapturedLaunch,
+    ) {
         if self.round.is_some() {
             // A cut was expected in its place.
             self.give_up();
         }
         self.fuses = fuses;
-        self.push(Token::Launch(Arc::new(launch)));
+        let hashes = hashes_of(kernel, args, fuses);
+        self.note_hashes(hashes);
+        // Temporaries are found in all the latest launches.
+        let is_kept = fuses || self.exact.period > 0;
+        let token = if is_kept { Token::Launch(Arc::new(capture())) } else { Token::NewLaunch };
+        self.push(hashes, token);
     }
 
     /// All launches must be submitted now. Yields those that were held.
     pub(super) fn cut(&mut self) -> Held {
         let Some(round) = &mut self.round else {
-            if matches!(self.tokens.back(), Some(Noted { token: Token::Launch(_), .. })) {
-                self.push(Token::Cut);
+            if matches!(self.tokens.back(), Some(Noted { token: Token::Launch(_) | Token::NewLaunch, .. })) {
+                self.note_hashes([0; 2]);
+                self.push([0; 2], Token::Cut);
             }
             return Held::new();
         };
@@ -228,12 +257,20 @@ impl History {
     /// Resets the history. Returns the held launches.
     pub(super) fn give_up(&mut self) -> Held {
         let held = self.round.as_ref().map(Round::launches).unwrap_or_default();
-        *self = History { rounds: self.rounds, ready: self.ready.take(), ..History::default() };
+        self.reset();
         held
     }
 
-    fn push(&mut self, token: Token) {
-        let hashes = hashes_of(&token, self.fuses);
+    fn reset(&mut self) {
+        self.tokens.clear();
+        (self.first, self.round) = (0, None);
+        (self.fuses, self.misses, self.pause) = (false, 0, 0);
+        self.exact.reset();
+        self.besides_memory.reset();
+    }
+
+    /// Looks for repetition with the hashes of the next token.
+    fn note_hashes(&mut self, hashes: [u64; 2]) {
         let now = self.first + self.tokens.len();
         let repetitions = [&mut self.exact, &mut self.besides_memory].into_iter().enumerate();
         for (n, repetition) in repetitions.take(1 + usize::from(self.fuses)) {
@@ -242,6 +279,9 @@ impl History {
             let again = repetition.period > 0 && known.is_some_and(|known| known.hashes[n] == hashes[n]);
             repetition.note(now, hashes[n], again);
         }
+    }
+
+    fn push(&mut self, hashes: [u64; 2], token: Token) {
         self.tokens.push_back(Noted { hashes, token });
         if self.exact.is_found() {
             self.expect_round();
@@ -279,7 +319,7 @@ impl History {
         let period = self.besides_memory.period;
         let entry = |noted: &Noted| match &noted.token {
             Token::Launch(launch) => Some(launch.clone()),
-            Token::Cut => None,
+            Token::Cut | Token::NewLaunch => None,
         };
         // A round more, which must not use the temporaries.
         let others = self.tokens.len().saturating_sub(4 * period);
@@ -299,7 +339,7 @@ impl History {
                 let (arrays, buffers) = (Box::default(), temporaries.others_of(&launch));
                 Token::Launch(Arc::new(CapturedLaunch { kernel, args, arrays, buffers, foreign: false, store: None }))
             }
-            Token::Cut => Token::Cut,
+            other => other,
         };
         let round = self.last_tokens(period).into_iter().map(without).collect();
         self.expect(round, Some(temporaries));
@@ -311,7 +351,8 @@ impl History {
 
     fn expect(&mut self, round: Vec<Token>, temporaries: Option<Temporaries>) {
         let number = self.rounds + 1;
-        *self = History { rounds: number, ready: self.ready.take(), ..History::default() };
+        self.reset();
+        self.rounds = number;
         self.round = Some(Round::new((round, temporaries), number));
     }
 
@@ -336,7 +377,7 @@ impl Round {
         tokens.rotate_left(after);
         temporaries.iter_mut().for_each(|temporaries| temporaries.rotate(after));
         let at = (tokens.len() - after) % tokens.len();
-        Round { tokens, at, held: at, graphs: HashMap::new(), number, temporaries }
+        Round { tokens, at, held: at, graphs: Vec::new(), number, temporaries }
     }
 
     /// Those that are held.
@@ -346,7 +387,7 @@ impl Round {
         }
         let launch = |t: &Token| match t {
             Token::Launch(launch) => Some(launch.clone()),
-            Token::Cut => None,
+            Token::Cut | Token::NewLaunch => None,
         };
         self.tokens[self.held..self.at].iter().filter_map(launch).collect()
     }

@@ -8,7 +8,9 @@ use smallvec::SmallVec;
 
 use crate::capture::CapturedLaunch;
 use crate::cores::{BufferCore, DeviceCore};
+use crate::footprint::Footprint;
 use crate::kernel::{LoadedKernel, Pointer};
+use crate::kernel_meta::KernelMeta;
 
 /// Maximum number of pairs of accesses, other than two reads, that are compared for two launches. With more, whole
 /// buffers are compared.
@@ -34,8 +36,9 @@ pub(crate) fn given_buffers(device: &DeviceCore, kernel: &LoadedKernel, args: &[
 }
 
 /// The elements at a pointer of a launch.
+#[derive(Clone, Copy)]
 pub(crate) struct Elements<'a> {
-    pub(crate) kernel: &'a LoadedKernel,
+    pub(crate) kernel: &'a Arc<KernelMeta>,
     pub(crate) args: &'a [u64],
     pub(crate) of: Pointer,
 }
@@ -43,10 +46,10 @@ pub(crate) struct Elements<'a> {
 /// Two launches touch the same element of a buffer, and one of them changes it: the later one's buffer, if known.
 pub(crate) type Meeting = Option<u32>;
 
-impl Elements<'_> {
-    fn accesses(&self) -> SmallVec<[&Access; 16]> {
-        let tasks = self.kernel.meta.tasks.iter().flat_map(|task| &task.access);
-        tasks.filter(|access| access.parts.iter().any(|part| part.slot == self.of.slot)).collect()
+impl<'a> Elements<'a> {
+    #[inline]
+    pub(super) fn footprint(&self) -> &'a Footprint {
+        self.kernel.footprint(self.of.slot)
     }
 
     /// Both may touch an element that one of them changes. True if unknown.
@@ -60,22 +63,34 @@ impl Elements<'_> {
         if self.address() != later.address() {
             return unknown;
         }
-        let (own, others) = (self.accesses(), later.accesses());
-        let is_read = |of: &Access| of.kind == AccessKind::Read;
-        let reads = |of: &[&Access]| of.iter().filter(|a| is_read(a)).count();
-        let pairs = own.len() * others.len() - reads(&own) * reads(&others);
+        let (own, others) = (self.footprint(), later.footprint());
+        let pairs = own.len() * others.len() - own.reads * others.reads;
         // Without access sets, nothing is known.
-        if own.is_empty() || others.is_empty() || pairs > MOST_PAIRS {
+        if own.len() == 0 || others.len() == 0 || pairs > MOST_PAIRS {
             return unknown;
         }
-        let meets = |y: &&&Access| {
+        let is_read = |of: &Access| of.kind == AccessKind::Read;
+        let meets = |y: &&Access| {
             let changes = !is_read(y);
-            own.iter().any(|x| (changes || !is_read(x)) && x.meets((y, later.args), self.args))
+            let mut own = own.accesses(&self.kernel.tasks);
+            own.any(|x| (changes || !is_read(x)) && x.meets((y, later.args), self.args))
         };
-        others.iter().find(meets).map(|y| Some(y.buffer))
+        others.accesses(&later.kernel.tasks).find(meets).map(|y| Some(y.buffer))
     }
 
-    fn address(&self) -> u64 {
+    /// Both launches are of one kernel, and touch the same elements in the same way.
+    #[inline]
+    pub(super) fn are_those_of(&self, other: &Elements<'_>) -> bool {
+        let is_same = |slot: &u32| self.args[*slot as usize] == other.args[*slot as usize];
+        let footprint = self.footprint();
+        Arc::ptr_eq(self.kernel, other.kernel)
+            && self.of == other.of
+            && footprint.len() > 0
+            && footprint.slots.iter().all(is_same)
+    }
+
+    #[inline]
+    pub(super) fn address(&self) -> u64 {
         self.args[self.of.slot as usize]
     }
 }
@@ -89,8 +104,8 @@ pub(super) fn meeting(
         let of_buffer =
             given_a.iter().filter(|(other, of_a)| Arc::ptr_eq(buffer, other) && (of_a.written || of_b.written));
         of_buffer.into_iter().find_map(|(_, of_a)| {
-            let earlier = Elements { kernel: &a.kernel, args: &a.args, of: *of_a };
-            earlier.meeting(&Elements { kernel: &b.kernel, args: &b.args, of: *of_b })
+            let earlier = Elements { kernel: &a.kernel.meta, args: &a.args, of: *of_a };
+            earlier.meeting(&Elements { kernel: &b.kernel.meta, args: &b.args, of: *of_b })
         })
     })
 }

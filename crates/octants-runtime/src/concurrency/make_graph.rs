@@ -39,11 +39,10 @@ pub(super) fn graph_of(making: &Making<'_>, launches: &[Arc<CapturedLaunch>]) ->
     let steps = steps_of(&launches, &depends_on, LANES);
     let decide = |(number, (launch, depends_on)): (usize, (&Arc<CapturedLaunch>, Conflicts))| Decided {
         number: number as u64,
-        kernel: launch.kernel.meta.clone(),
-        lines: launch.kernel.access_lines().clone(),
-        args: Arc::from(&launch.args[..]),
+        kernel: launch.kernel.reported.clone(),
+        args: SmallVec::from_slice(&launch.args),
         lane: Some(steps[number].lane),
-        depends_on,
+        depends_on: depends_on.iter().copied().collect(),
         replay: None,
     };
     let decided = launches.iter().zip(conflicts).enumerate().map(decide).collect();

@@ -7,26 +7,30 @@ use smallvec::SmallVec;
 
 use super::LANES;
 use super::cycle::History;
-use super::decisions::{Conflicts, Decided};
-use super::elements::{Elements, Given, Meeting};
+use super::decisions::{Conflicts, Decided, Decisions};
+use super::elements::{Elements, Meeting};
 use super::fuse_launches::Fusion;
 use super::make_graph::MadeGraph;
+use super::remembered::{Buffers, Meetings};
 use super::word_hash::WordHash;
 use crate::caller::Caller;
-use crate::cores::DeviceCore;
+use crate::cores::{BufferCore, DeviceCore};
 use crate::driver::{Driver, EventHandle, ModuleHandle};
 use crate::error::Result;
 use crate::kernel::{LoadedKernel, Pointer};
 use crate::stream::Stream;
 
-/// Number of recorded launches from which completed ones are searched for.
+/// Number of recorded launches from which completed ones are searched for, and how many more until the next search.
 const LOOK_AT: usize = 64;
+const LOOK_AGAIN: usize = 16;
 /// The maximum number of recorded launches: a further launch waits for the oldest.
 const MOST_OPEN: usize = 512;
 /// Maximum number of uses of a buffer that are recorded individually.
 const MOST_USES: usize = 16;
-/// Decisions that are kept for a report.
-const MOST_DECISIONS: usize = 4096;
+/// Number of finished launches after which buffers without recorded uses are forgotten.
+const SWEEP: u64 = 1024;
+/// Fusions that are kept for a report.
+const MOST_FUSIONS: usize = 4096;
 
 #[derive(Default)]
 pub(super) struct State {
@@ -34,13 +38,21 @@ pub(super) struct State {
     /// Launches that later ones may have to wait for, in order; the first has the number `first`.
     launches: VecDeque<Placed>,
     first: u64,
-    /// Uses of buffers, by number.
+    /// How many there may be before completed ones are searched for.
+    look_at: usize,
+    /// Uses of buffers, by number. Those of launches before `first` no longer count.
     uses: HashMap<u64, Vec<Use>, WordHash>,
+    /// The first launch when buffers without uses were last forgotten.
+    swept: u64,
+    buffers: Buffers,
+    meetings: Meetings,
+    /// The buffers that the current launch is given.
+    given: GivenBuffers,
     /// Recorded on the default stream when lanes were opened last, and the number of openings.
     pub(super) opening: Option<EventHandle>,
     pub(super) openings: u64,
     pub(super) idle_events: Vec<EventHandle>,
-    pub(super) decisions: VecDeque<Decided>,
+    pub(super) decisions: Decisions,
     pub(super) history: History,
     /// Rounds that were launched as graphs.
     pub(super) replays: u64,
@@ -65,8 +77,8 @@ struct Placed {
     lane: usize,
     /// Recorded after it.
     event: EventHandle,
-    kernel: LoadedKernel,
-    args: Arc<[u64]>,
+    /// The place of its decision.
+    decision: u64,
     seen: Clock,
 }
 
@@ -79,6 +91,9 @@ struct Use {
     whole: bool,
 }
 
+/// The buffers that a launch is given.
+pub(super) type GivenBuffers = Vec<(Arc<BufferCore>, Pointer)>;
+
 impl State {
     pub(super) fn next_number(&self) -> u64 {
         self.first + self.launches.len() as u64
@@ -90,13 +105,21 @@ impl State {
 
     /// Forgets the oldest launches whose work is done.
     pub(super) fn retire(&mut self, device: &DeviceCore, caller: &dyn Caller) -> Result<()> {
-        if self.launches.len() < LOOK_AT {
+        if self.launches.len() < self.look_at.max(LOOK_AT) {
             return Ok(());
         }
+        let mut idle: [Option<bool>; LANES] = [None; LANES];
         while let Some(oldest) = self.launches.front() {
-            // SAFETY: the event is the lanes' own.
+            let last = self.lanes[oldest.lane].seen[oldest.lane].checked_sub(1).and_then(|number| self.placed(number));
+            // SAFETY: the events are the lanes' own.
             unsafe {
-                if !device.driver.query_event(oldest.event)? {
+                let is_idle = match (idle[oldest.lane], last) {
+                    (Some(known), _) => known,
+                    (None, Some(last)) => device.driver.query_event(last.event)?,
+                    (None, None) => false,
+                };
+                idle[oldest.lane] = Some(is_idle);
+                if !is_idle && !device.driver.query_event(oldest.event)? {
                     if self.launches.len() < MOST_OPEN {
                         break;
                     }
@@ -108,29 +131,64 @@ impl State {
                 self.first += 1;
             }
         }
+        self.look_at = (self.launches.len() + LOOK_AGAIN).min(MOST_OPEN);
+        self.sweep();
+        Ok(())
+    }
+
+    /// Forgets buffers without uses from time to time.
+    fn sweep(&mut self) {
+        if self.first < self.swept + SWEEP {
+            return;
+        }
         let first = self.first;
+        self.swept = first;
         self.uses.retain(|_, uses| {
             uses.retain(|u| u.launch >= first);
             !uses.is_empty()
         });
-        Ok(())
+    }
+
+    /// The buffers that a launch is given; `None` if it uses memory that does not belong to this device, or that
+    /// another library may use. Must be given back.
+    pub(super) fn given(&mut self, device: &DeviceCore, kernel: &LoadedKernel, args: &[u64]) -> Option<GivenBuffers> {
+        let mut given = std::mem::take(&mut self.given);
+        if self.buffers.find(device, (kernel, args), &mut given) {
+            return Some(given);
+        }
+        self.give_back(given);
+        None
+    }
+
+    /// Keeps the memory of a list of buffers for the next launch.
+    pub(super) fn give_back(&mut self, mut given: GivenBuffers) {
+        given.clear();
+        self.given = given;
     }
 
     /// The launches that a launch conflicts with, each with the buffer that causes the conflict, in descending order of
     /// their numbers. Of a buffer's users, those that a found one is after are not looked at.
-    pub(super) fn conflicts(&self, kernel: &LoadedKernel, args: &[u64], given: &Given) -> Conflicts {
+    pub(super) fn conflicts(
+        &mut self,
+        kernel: &LoadedKernel,
+        args: &[u64],
+        given: &[(Arc<BufferCore>, Pointer)],
+    ) -> Conflicts {
         let mut found = Conflicts::new();
         let mut covered: Clock = [0; LANES];
         for (buffer, pointer) in given {
             for used in self.uses.get(&buffer.id).map_or(&[][..], Vec::as_slice).iter().rev() {
-                let Some(placed) = self.placed(used.launch) else { continue };
+                let Some(at) = used.launch.checked_sub(self.first) else { break };
+                let Some(placed) = self.launches.get(at as usize) else { continue };
                 if !(used.pointer.written || pointer.written) || covered[placed.lane] > used.launch {
                     continue;
                 }
-                let elements = Elements { kernel: &placed.kernel, args: &placed.args, of: used.pointer };
-                let meeting = match used.whole {
-                    true => Some(pointer.buffer),
-                    false => elements.meeting(&Elements { kernel, args, of: *pointer }),
+                let meeting = match self.decisions.at(placed.decision).filter(|_| !used.whole) {
+                    None => Some(pointer.buffer),
+                    Some(decided) => {
+                        let earlier = Elements { kernel: &decided.kernel.meta, args: &decided.args, of: used.pointer };
+                        self.meetings.meeting(&earlier, &Elements { kernel: &kernel.meta, args, of: *pointer })
+                    }
                 };
                 if let Some(buffer) = meeting {
                     found.push((used.launch, buffer));
@@ -138,7 +196,9 @@ impl State {
                 }
             }
         }
-        found.sort_unstable_by_key(|(number, _)| std::cmp::Reverse(*number));
+        if found.len() > 1 {
+            found.sort_unstable_by_key(|(number, _)| std::cmp::Reverse(*number));
+        }
         found
     }
 
@@ -208,22 +268,34 @@ impl State {
     /// Records a launch that an event represents.
     pub(super) fn note(
         &mut self,
-        (lane, event, depends_on): (usize, EventHandle, Conflicts),
+        (lane, event, depends_on): (usize, EventHandle, &Conflicts),
         (kernel, args): (&LoadedKernel, &[u64]),
-        given: &Given,
+        given: &[(Arc<BufferCore>, Pointer)],
     ) {
-        let number = self.next_number();
+        let (number, first) = (self.next_number(), self.first);
         let of_lane = &mut self.lanes[lane];
         of_lane.seen[lane] = number + 1;
         of_lane.module = Some(kernel.module);
         let seen = of_lane.seen;
-        let args: Arc<[u64]> = args.into();
-        self.launches.push_back(Placed { lane, event, kernel: kernel.clone(), args: args.clone(), seen });
+        let decision = self.decide(number, (kernel, args), Some(lane), depends_on);
+        self.launches.push_back(Placed { lane, event, decision, seen });
         for (buffer, pointer) in given {
             let mut used = Use { launch: number, pointer: *pointer, whole: false };
-            let first = self.first;
             let uses = self.uses.entry(buffer.id).or_default();
-            uses.retain(|u| u.launch >= first);
+            if let Some(same) = uses.iter().rposition(|u| {
+                let placed = u.launch.checked_sub(first).and_then(|at| self.launches.get(at as usize));
+                let earlier = placed.filter(|placed| seen[placed.lane] > u.launch && !u.whole && u.launch != number);
+                earlier.and_then(|placed| self.decisions.at(placed.decision)).is_some_and(|earlier| {
+                    let earlier = Elements { kernel: &earlier.kernel.meta, args: &earlier.args, of: u.pointer };
+                    earlier.are_those_of(&Elements { kernel: &kernel.meta, args, of: *pointer })
+                })
+            }) {
+                // What conflicts with the earlier one also conflicts with this one, which is after it.
+                uses.remove(same);
+            }
+            if uses.len() >= MOST_USES {
+                uses.retain(|u| u.launch >= first);
+            }
             if uses.len() >= MOST_USES {
                 // It replaces the uses of launches that it is after; other uses are kept.
                 let launches = &self.launches;
@@ -234,27 +306,34 @@ impl State {
             }
             uses.push(used);
         }
-        self.decide(number, (kernel, args), Some(lane), depends_on);
     }
 
-    /// Keeps a decision for a report.
+    /// Keeps the decision that a launch stays on the default stream.
+    pub(super) fn note_at_home(&mut self, kernel: &LoadedKernel) {
+        self.decide(self.next_number(), (kernel, &[]), None, &Conflicts::new());
+    }
+
+    /// Keeps a decision for a report, and returns its place.
     pub(super) fn decide(
         &mut self,
         number: u64,
-        (kernel, args): (&LoadedKernel, Arc<[u64]>),
+        (kernel, args): (&LoadedKernel, &[u64]),
         lane: Option<usize>,
-        depends_on: Conflicts,
-    ) {
-        if self.decisions.len() == MOST_DECISIONS {
-            self.decisions.pop_front();
-        }
-        let (kernel, lines, replay) = (kernel.meta.clone(), kernel.access_lines().clone(), None);
-        self.decisions.push_back(Decided { number, kernel, lines, args, lane, depends_on, replay });
+        depends_on: &Conflicts,
+    ) -> u64 {
+        let (kernel, args) = (kernel.reported.clone(), SmallVec::from_slice(args));
+        let depends_on = SmallVec::from_slice(depends_on);
+        self.decisions.push(Decided { number, kernel, args, lane, depends_on, replay: None })
+    }
+
+    /// The decisions since the last report.
+    pub(super) fn report(&mut self) -> Vec<Decided> {
+        self.decisions.report(self.launches.front().map(|placed| placed.decision))
     }
 
     /// Keeps a fusion for a report.
     pub(super) fn note_fusion(&mut self, fusion: Fusion) {
-        if self.fusions.len() < MOST_DECISIONS && self.fusions.last() != Some(&fusion) {
+        if self.fusions.len() < MOST_FUSIONS && self.fusions.last() != Some(&fusion) {
             self.fusions.push(fusion);
         }
     }
@@ -272,10 +351,7 @@ impl State {
             decided.number += first;
             decided.depends_on.iter_mut().for_each(|(number, _)| *number += first);
             decided.replay = replay;
-            self.decisions.push_back(decided);
-        }
-        while self.decisions.len() > MOST_DECISIONS {
-            self.decisions.pop_front();
+            self.decisions.push(decided);
         }
     }
 
@@ -288,6 +364,7 @@ impl State {
     pub(super) fn forget(&mut self) {
         self.first = self.next_number();
         self.idle_events.extend(self.launches.drain(..).map(|l| l.event));
-        self.uses.clear();
+        self.look_at = LOOK_AT;
+        self.sweep();
     }
 }

@@ -33,6 +33,14 @@ impl Hasher for WordHasher {
     }
 }
 
+/// The hash of a few words.
+#[inline]
+pub(super) fn hash_of(words: impl IntoIterator<Item = u64>) -> u64 {
+    let mut hasher = WordHasher::default();
+    words.into_iter().for_each(|word| hasher.write_u64(word));
+    hasher.finish()
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -41,16 +49,11 @@ mod tests {
 
     #[test]
     fn similar_words_have_different_hashes() {
-        let hash = |words: [u64; 3]| {
-            let mut hasher = WordHasher::default();
-            words.into_iter().for_each(|word| hasher.write_u64(word));
-            hasher.finish()
-        };
         let all = (0..4096).map(|n| [4096 + 64 * (n % 16), n / 16 % 16 * 64, n / 256]);
-        let hashes: HashSet<u64> = all.clone().map(hash).collect();
+        let hashes: HashSet<u64> = all.clone().map(hash_of).collect();
         assert_eq!(hashes.len(), 4096);
         // Maps use the low bits.
-        let low: HashSet<u64> = all.map(|words| hash(words) % 1024).collect();
+        let low: HashSet<u64> = all.map(|words| hash_of(words) % 1024).collect();
         assert!(low.len() > 900, "{}", low.len());
     }
 }

@@ -12,11 +12,11 @@ use super::results::{Results, results};
 use super::walk::{Completion, Walk};
 use crate::caller::{Caller, Uninterruptible};
 use crate::capture::{self, CountedStore};
-use crate::cores::StreamCore;
+use crate::cores::{BufferCore, StreamCore};
 use crate::driver::{CheckpointWords, DevicePtr, Launch, StreamHandle, TaskHandle};
 use crate::error::{DeviceError, ErrorKind, Result, is_interrupt};
 use crate::host_step::HostStep;
-use crate::kernel::LoadedKernel;
+use crate::kernel::{LoadedKernel, Pointer};
 use crate::nesting::{self, Inside};
 use crate::scratch::{Checkpoints, Scratch};
 use crate::sections::{checkpoint_labels, decides};
@@ -53,6 +53,35 @@ impl Stream {
     ) -> Result<Option<Results>> {
         // SAFETY: the caller's contract.
         unsafe { self.launch_in_turn(kernel, (args, arrays), caller, &mut Checkpoints::default()) }
+    }
+
+    /// As [`Stream::launch`] by a thread that is in no launch and no capture, with all the memory that the launch uses.
+    ///
+    /// # Safety
+    /// As [`Stream::launch`].
+    pub(crate) unsafe fn launch_given(
+        &self,
+        kernel: &LoadedKernel,
+        args: &[u64],
+        given: &[(Arc<BufferCore>, Pointer)],
+        caller: &dyn Caller,
+    ) -> Result<Option<Results>> {
+        let core = &self.0;
+        let mut scratch = core.wait_turn(caller);
+        let _inside = Inside::enter();
+        for (buffer, pointer) in given {
+            buffer.note_use(core, pointer.written);
+            if kernel.exposes_addresses {
+                buffer.expose();
+            }
+        }
+        scratch.checkpoints = Checkpoints::default();
+        scratch.uses_are_noted = true;
+        // SAFETY: the caller's contract.
+        let end = unsafe { core.run(kernel, (args, &[]), &mut scratch, caller, false) };
+        scratch.uses_are_noted = false;
+        // Also after a partially failed launch.
+        core.mark_work().and(end)
     }
 
     /// Records a launch in this thread's capture. Each run of it first allocates its store.
@@ -276,7 +305,7 @@ impl StreamCore {
         caller: &dyn Caller,
     ) -> Result<Option<Results>> {
         let device = &*self.device;
-        let foreign = device.note_uses(self, kernel, args, arrays);
+        let foreign = !scratch.uses_are_noted && device.note_uses(self, kernel, args, arrays);
         if arrays.is_empty() && kernel.spilled_at.is_none() {
             let launch = self.describe(kernel, args, None, scratch, caller, false);
             // SAFETY: as in `run`.

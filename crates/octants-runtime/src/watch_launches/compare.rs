@@ -16,7 +16,7 @@ pub(super) fn may_meet((a, of_a): (&Doing, Option<Pointer>), (b, of_b): (&Doing,
     let (Doing::Launch(a, a_args), Doing::Launch(b, b_args), Some(of_a), Some(of_b)) = (a, b, of_a, of_b) else {
         return true;
     };
-    Elements { kernel: a, args: a_args, of: of_a }.meet(&Elements { kernel: b, args: b_args, of: of_b })
+    Elements { kernel: &a.meta, args: a_args, of: of_a }.meet(&Elements { kernel: &b.meta, args: b_args, of: of_b })
 }
 
 fn touches(kernel: &LoadedKernel, args: &[u64], near: &[i64]) -> Vec<Touched> {
