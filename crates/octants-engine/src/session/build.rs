@@ -204,7 +204,7 @@ fn add_facts(artifact: &mut Artifact, facts: Vec<TaskFacts>, splits: Vec<Option<
 
 impl Session {
     /// Whether code made now must expect that other launches run while it does.
-    pub(super) fn launches_concurrently(&self) -> bool {
+    pub(crate) fn launches_concurrently(&self) -> bool {
         let (device, config) = (&self.device, self.config());
         !device.is_immediate() && (device.is_unordered() || config.checks_races() || config.infers_concurrency())
     }
