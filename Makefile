@@ -64,7 +64,9 @@ test-rust: $(STAMPS)/system
 	    $(CARGO) test --workspace --no-fail-fast --quiet; \
 	fi
 
-# -rs prints why each skipped test was skipped.
+# -rs prints why each skipped test was skipped. One worker runs all tests of a group (pytest.mark.xdist_group).
+PYTEST := $(BIN)/python -m pytest -rs -n 2 --dist loadgroup
+
 # Pass 2: a device whose memory the host cannot address, emulated on the CPU.
 SEPARATE_TESTS := $(addprefix tests/python/, \
     test_fields.py test_quantized_types.py test_sparse_levels.py test_meshes.py test_ndarray.py \
@@ -108,18 +110,18 @@ EMULATED_TESTS := $(addprefix tests/python/, \
     test_blocked_sums.py test_narrow_atomics.py test_fuzzed_kernels.py simt)
 
 test-python: $(STAMPS)/build
-	$(BIN)/python -m pytest tests/python -rs -n 2
-	$(BIN)/python -m pytest --arch cpu-separate $(SEPARATE_TESTS) -n 2
-	OCTANTS_TEST_SEEDS=5 $(BIN)/python -m pytest --arch amdgpu-standin $(STANDIN_TESTS) -rs -n 2
-	OCTANTS_TEST_SEEDS=5 $(BIN)/python -m pytest --arch vulkan $(VULKAN_TESTS) -rs -n 2
-	$(BIN)/python -m pytest --arch vulkan-portability $(PORTABILITY_TESTS) -rs -n 2
-	HIP_STANDIN_ARCH=hostgpu-wave32 $(BIN)/python -m pytest --arch amdgpu-standin tests/python/simt -rs -n 2
+	$(PYTEST) tests/python
+	$(PYTEST) --arch cpu-separate $(SEPARATE_TESTS)
+	OCTANTS_TEST_SEEDS=5 $(PYTEST) --arch amdgpu-standin $(STANDIN_TESTS)
+	OCTANTS_TEST_SEEDS=5 $(PYTEST) --arch vulkan $(VULKAN_TESTS)
+	$(PYTEST) --arch vulkan-portability $(PORTABILITY_TESTS)
+	HIP_STANDIN_ARCH=hostgpu-wave32 $(PYTEST) --arch amdgpu-standin tests/python/simt
 	for chip in gfx942 gfx1100; do \
-	    HIP_STANDIN_ARCH=$$chip $(BIN)/python -m pytest --arch amdgpu-emulator $(EMULATED_TESTS) -rs -n 2; \
+	    HIP_STANDIN_ARCH=$$chip $(PYTEST) --arch amdgpu-emulator $(EMULATED_TESTS); \
 	done
 	for chip in gfx90a gfx1200; do \
-	    HIP_STANDIN_ARCH=$$chip $(BIN)/python -m pytest --arch amdgpu-emulator tests/python/simt \
-	        tests/python/test_shared_memory.py tests/python/test_math.py -rs -n 2; \
+	    HIP_STANDIN_ARCH=$$chip $(PYTEST) --arch amdgpu-emulator tests/python/simt \
+	        tests/python/test_shared_memory.py tests/python/test_math.py; \
 	done
 
 check: $(STAMPS)/tools

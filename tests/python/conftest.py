@@ -13,12 +13,13 @@ feature.
 Tests marked `in_place` are about memory that the host addresses, those marked `in_order` about launches that return
 after their work: both are left out elsewhere.
 
-The disk cache of compiled kernels is off, unless `OCTANTS_OFFLINE_CACHE=1` is set.
+The disk cache of compiled kernels is off, unless `OCTANTS_OFFLINE_CACHE=1` is set, or a test uses `shared_kernels`.
 """
 
 import os
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,20 @@ def no_faults(request: pytest.FixtureRequest) -> Any:
     yield
     if request.config.getoption("--arch") in STANDINS:
         assert hip_standin.take_faults() == ""
+
+
+@pytest.fixture(scope="module")
+def shared_kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A disk cache for this test run, for tests that launch the same kernels many times: under many seeds, or in many
+    processes. The cache begins empty, so that no kernel cached by an earlier build hides a bug of this one."""
+    folder = tmp_path_factory.getbasetemp()
+    if os.environ.get("PYTEST_XDIST_WORKER"):
+        folder = folder.parent
+    options = {"OCTANTS_OFFLINE_CACHE": "1", "OCTANTS_OFFLINE_CACHE_FILE_PATH": str(folder / "shared_kernels")}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in options.items():
+            patch.setenv(name, value)
+        yield
 
 
 def skip_if_refused(item: pytest.Item, report: Any, error: str) -> None:

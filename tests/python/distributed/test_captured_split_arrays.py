@@ -43,6 +43,8 @@ def same(found, expected, what):
         np.testing.assert_array_equal(found[name], expected[name], err_msg=f"{name} {what}")
 
 
+# One worker runs the programs.
+@pytest.mark.xdist_group("graphs on ranks")
 @needs_mpi
 @pytest.mark.parametrize("options", [(), ("debug=1",), ("cpu_streams=1",)], ids=["plain", "debug", "streams"])
 @pytest.mark.parametrize("program", [*PROGRAMS, "collectives"])

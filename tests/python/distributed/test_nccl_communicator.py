@@ -7,7 +7,11 @@ from run_ranks import HERE, MPIEXEC, run
 from test_split_arrays import PROGRAMS
 
 pytest.importorskip("mpi4py", reason="mpi4py is not installed")
-pytestmark = pytest.mark.skipif(not MPIEXEC.exists(), reason="mpich is not installed")
+# One worker runs the programs.
+pytestmark = [
+    pytest.mark.skipif(not MPIEXEC.exists(), reason="mpich is not installed"),
+    pytest.mark.xdist_group("split arrays with NCCL"),
+]
 
 CAPTURED = [program.__name__ for program in WITH_GRAPHS if program.__name__ != "collectives"]
 

@@ -28,9 +28,15 @@ PROGRAMS += [
     "periodic",
     "periodic_few_rows",
 ]
+# Programs whose results agree to rounding: they sum floats in an order that depends on the number of ranks.
+ROUNDED = ["float_scatter", "gradients", "gradients_of_rows"]
 
 pytest.importorskip("mpi4py", reason="mpi4py is not installed")
-pytestmark = pytest.mark.skipif(not MPIEXEC.exists(), reason="mpich is not installed")
+# One worker runs the programs.
+pytestmark = [
+    pytest.mark.skipif(not MPIEXEC.exists(), reason="mpich is not installed"),
+    pytest.mark.xdist_group("split arrays on ranks"),
+]
 
 
 def results(ranks, program, folder, *options):
@@ -42,14 +48,17 @@ def results(ranks, program, folder, *options):
 
 @pytest.fixture(scope="module")
 def results_of_all(tmp_path_factory):
-    """Runs all programs in the same processes, once for each number of ranks and options."""
+    """The results of a program. All programs run in the same processes, once for each number of ranks and options."""
     folders = {}
 
-    def of(ranks, options):
+    def of(program, ranks, options=()):
         if (ranks, options) not in folders:
             folder = tmp_path_factory.mktemp("ranks")
-            folders[ranks, options] = folder, run(ranks, ",".join(PROGRAMS), folder, *options, limit=300)
-        return folders[ranks, options]
+            folders[ranks, options] = folder, run(ranks, ",".join(PROGRAMS + ROUNDED), folder, *options, limit=300)
+        folder, done = folders[ranks, options]
+        path = folder / f"{program}.npz"
+        assert path.exists(), done.stdout + done.stderr
+        return np.load(path)
 
     return of
 
@@ -57,36 +66,30 @@ def results_of_all(tmp_path_factory):
 @pytest.mark.parametrize("options", [(), ("debug",), ("cpu_streams",)], ids=["plain", "debug", "streams"])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_any_number_of_ranks_gives_the_same_results(program, options, results_of_all):
-    def found(ranks):
-        folder, done = results_of_all(ranks, options)
-        path = folder / f"{program}.npz"
-        assert path.exists(), done.stdout + done.stderr
-        return np.load(path)
-
-    one = found(1)
+    one = results_of_all(program, 1, options)
     assert one.files
     for ranks in (4,) if options else (2, 3, 4):
-        several = found(ranks)
+        several = results_of_all(program, ranks, options)
         for name in one.files:
             np.testing.assert_array_equal(several[name], one[name], err_msg=f"{name} on {ranks} ranks")
 
 
-def test_wrapped_rows_match_numpy(tmp_path):
-    found = results(3, "periodic_few_rows", tmp_path)
+def test_wrapped_rows_match_numpy(results_of_all):
+    found = results_of_all("periodic_few_rows", 3)
     x = np.array([1, 2, 3])
     assert (found["z"] == np.roll(x, -1) + 10 * np.roll(x, 1)).all()
     assert (found["y"] == 2 * (np.roll(x, 1) + 100 * np.roll(x, -1))).all()
 
 
-def test_sums_of_floats_agree_to_rounding(tmp_path):
-    one = results(1, "float_scatter", tmp_path / "1")
+def test_sums_of_floats_agree_to_rounding(results_of_all):
+    one = results_of_all("float_scatter", 1)
     for ranks in (2, 3, 4):
-        several = results(ranks, "float_scatter", tmp_path / str(ranks))
+        several = results_of_all("float_scatter", ranks)
         np.testing.assert_allclose(several["y"], one["y"], rtol=1e-6, atol=1e-5)
 
 
-def test_gradients_of_shared_parameters_are_sums_over_the_ranks(tmp_path):
-    one = results(1, "gradients", tmp_path / "1")
+def test_gradients_of_shared_parameters_are_sums_over_the_ranks(results_of_all):
+    one = results_of_all("gradients", 1)
     x = np.random.default_rng(5).uniform(-1.0, 1.0, (37, 11))
     slope = x[:-2] - x[2:]
     error = np.linspace(0.5, 1.5, 11) * slope - 0.25
@@ -94,16 +97,16 @@ def test_gradients_of_shared_parameters_are_sums_over_the_ranks(tmp_path):
     np.testing.assert_allclose(one["offset"], [-2 * error.sum()], rtol=1e-10)
     np.testing.assert_allclose(one["twice"], 2 * np.concatenate([one["gain"], one["offset"]]), rtol=1e-10)
     for ranks in (2, 3):
-        several = results(ranks, "gradients", tmp_path / str(ranks))
+        several = results_of_all("gradients", ranks)
         for name in one.files:
             np.testing.assert_allclose(several[name], one[name], rtol=1e-10, err_msg=f"{name} on {ranks} ranks")
 
 
-def test_gradients_of_split_arrays(tmp_path):
-    one = results(1, "gradients_of_rows", tmp_path / "1")
+def test_gradients_of_split_arrays(results_of_all):
+    one = results_of_all("gradients_of_rows", 1)
     check_gradients_of_rows(one)
     for ranks in (2, 3, 4):
-        several = results(ranks, "gradients_of_rows", tmp_path / str(ranks))
+        several = results_of_all("gradients_of_rows", ranks)
         for name in one.files:
             np.testing.assert_allclose(several[name], one[name], rtol=1e-10, atol=1e-12, err_msg=f"{name} on {ranks}")
 

@@ -41,6 +41,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             metafunc.parametrize(name, values, indirect=True)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def modes_share_kernels(shared_kernels: None) -> None:
+    """All modes and seeds launch the same kernels."""
+
+
 @pytest.fixture
 def mode(request: pytest.FixtureRequest) -> Iterator[str]:
     qd.init(arch=qd.cpu, **MODES[request.param])
