@@ -80,8 +80,8 @@ MUTATIONS = [
         "        if self.owned {",
         "        if self.number > 0 {",
     ),
-    ("waiting queues do not wait", QUEUES, "if p.at.is_none() {", "if false {"),
-    ("a queue waits for nothing", QUEUES, "while s.done < until {\n            s =", "while false {\n            s ="),
+    ("waiting queues do not wait", QUEUES, "let waits = s.done < self.pieces;", "let waits = false;"),
+    ("a queue waits for nothing", QUEUES, "while s.done < pieces {", "while false {"),
     (
         "S17: results are not waited for",
         f"{RUNTIME}/stream/launch.rs",

@@ -189,7 +189,7 @@ def test_keywords_fields_and_methods_work_as_in_a_call():
         @qd.kernel
         def add(self, n: qd.i32):
             for i in self.values:
-                self.values[i] += n
+                self.values[i % 2] += n
 
     counter = Counter()
     assert "global_atomic_add" in qd.inspect(counter.add, n=3, target="gfx1100")
