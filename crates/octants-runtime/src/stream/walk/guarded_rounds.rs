@@ -14,9 +14,11 @@ const RECORDED_AT: u32 = 24;
 const RECORDED: u32 = 4;
 
 impl Walk<'_> {
-    /// The host runs ahead of the device: iterations may be queued before their condition is known.
-    pub(super) fn queues_ahead(&self) -> bool {
-        matches!(self.completion, Completion::Queued { .. }) && !self.measures && !self.stream.device.host_addressable
+    /// The host may run ahead of the device: iterations may be queued before their condition is known. Messages are read
+    /// only while nothing runs that sends them.
+    pub(super) fn queues_ahead(&self, launch: &Launch<'_>) -> bool {
+        let queues = matches!(self.completion, Completion::Queued { .. }) && !self.measures;
+        queues && launch.channel.0 == 0 && !self.stream.device.host_addressable
     }
 
     /// As [`Walk::rounds`]. From the third iteration on, work is queued before the condition of the work before it
@@ -74,7 +76,7 @@ impl Walk<'_> {
         let is_plain = body.iter().all(|section| matches!(section, Section::InOrder(_)));
         // SAFETY: the contract above.
         unsafe {
-            if !is_plain || round.channel.0 != 0 || !device.driver.begin_recording(at.on).unwrap_or(false) {
+            if !is_plain || !device.driver.begin_recording(at.on).unwrap_or(false) {
                 return Ok(None);
             }
             let mut all = Ok(());
