@@ -221,8 +221,8 @@ impl LoadedTask {
         })
     }
 
-    /// The parameter of its code, with a [`DeviceContext::of_loop`]. Contains the launch's number only if the code depends
-    /// on it, because a graph must update it.
+    /// The parameter of its code, with a [`DeviceContext::of_loop`]. Contains the launch's number only if the code
+    /// depends on it, because a graph must update it.
     ///
     /// [`DeviceContext::of_loop`]: octants_artifact::DeviceContext::of_loop
     #[inline]

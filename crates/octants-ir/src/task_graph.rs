@@ -5,8 +5,8 @@
 //! - A `Sequence` runs its parts in order. Each sees all effects of those before it.
 //! - A `Parallel` runs its groups in any order or concurrently. Its successors see the effects of all of them.
 //! - A `While` is a do-while loop (`qd.graph.do_while`): it runs its body, reads its condition, and repeats while the
-//!   condition holds. For `Random`, each iteration is a launch of its own: it draws other numbers. Its iterations may be
-//!   guarded: see [`GuardedIterations`].
+//!   condition holds. For `Random`, each iteration is a launch of its own: it draws other numbers. Its iterations may
+//!   be guarded: see [`GuardedIterations`].
 //! - An `If` reads its condition and runs one of two parts.
 //! - A `Switch` reads its selector, an integer, and runs the case with that number, or `otherwise`.
 //! - A `Launch` runs a task. One task may be launched in several places.
@@ -43,9 +43,9 @@ pub enum Condition {
 
 /// Iterations of a `While` that may be queued before it is known whether the loop runs them.
 ///
-/// The last task of an iteration sets the guard, an `i32`, to whether the condition holds. An executor may queue several
-/// iterations at a time. It tells all tasks of all of them but the first to do nothing while the guard is zero. So the
-/// guard need not be set before the loop.
+/// The last task of an iteration sets the guard, an `i32`, to whether the condition holds. An executor may queue
+/// several iterations at a time. It tells all tasks of all of them but the first to do nothing while the guard is zero.
+/// So the guard need not be set before the loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct GuardedIterations {
     /// How many should be queued for each decision whether the loop ends, at least 2.

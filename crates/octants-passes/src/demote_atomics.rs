@@ -46,8 +46,8 @@ pub fn demote_atomics(kernel: &mut Kernel, options: &PassOptions) -> bool {
     make_plain(kernel, options, &|_| true, &all, Some(&mut HashSet::new()))
 }
 
-/// Demotes updates of those `wanted` buffers that a parallel loop accesses only at its own indices. Returns whether there
-/// are any.
+/// Demotes updates of those `wanted` buffers that a parallel loop accesses only at its own indices. Returns whether
+/// there are any.
 fn make_plain(
     kernel: &mut Kernel,
     options: &PassOptions,

@@ -14,8 +14,8 @@ use octants_ir::{
     TaskGraph, TaskId, TaskKind, Type, ValueId,
 };
 
-/// Iterations per decision for a body of this many tasks. On an H200 a decision takes 3 us, and a task that does nothing
-/// 1 us. Many loops end after few iterations.
+/// Iterations per decision for a body of this many tasks. On an H200 a decision takes 3 us, and a task that does
+/// nothing 1 us. Many loops end after few iterations.
 fn per_decision(tasks: usize) -> u32 {
     match tasks {
         0..=2 => 4,

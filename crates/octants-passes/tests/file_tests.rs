@@ -2,9 +2,9 @@
 //!
 //! Options of a case are `check_bounds`, `debug`, `fast_math`, `arrays_may_alias`, `launches_in_order`,
 //! `merges_aliased_buffers`, `inlines_cooperation`, `shared` (blocks may share memory) and `gather`. A pass is a name
-//! of the pipeline's table, `pipeline` (all of it), `renumber`, `offload` (the expected text is a program), `guard_iterations`, `print`
-//! (the printed input), `access_sets` (the elements that a program's tasks touch) or `verify` (the violations, one per
-//! line).
+//! of the pipeline's table, `pipeline` (all of it), `renumber`, `offload` (the expected text is a program),
+//! `guard_iterations`, `print` (the printed input), `access_sets` (the elements that a program's tasks touch) or
+//! `verify` (the violations, one per line).
 
 #![allow(clippy::unwrap_used)]
 

@@ -320,8 +320,8 @@ pub fn stream_of_handle(py: Python<'_>, device: &runtime::Device, handle: u64) -
     device.stream_from_handle(handle).map_err(|e| raised(py, e))
 }
 
-/// Before a device gets another stream: waits for code that assumes the order of launches, which this thread launches no
-/// more. The interpreter's lock, which launching threads hold, separates these launches from later ones.
+/// Before a device gets another stream: waits for code that assumes the order of launches, which this thread launches
+/// no more. The interpreter's lock, which launching threads hold, separates these launches from later ones.
 pub fn end_order(py: Python<'_>, device: &runtime::Device) -> Result<(), runtime::DeviceError> {
     if device.end_order() { detached::waiting(py, || device.wait_for_ordered()) } else { Ok(()) }
 }

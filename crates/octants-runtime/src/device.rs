@@ -1,5 +1,7 @@
 //! [`Device`]: a driver, its default stream, and what the two share with every object made from them.
 
+mod order;
+
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -137,9 +139,7 @@ impl Device {
         if core.immediate {
             return Ok(self.0.default.clone());
         }
-        if self.end_order() {
-            self.wait_for_ordered()?;
-        }
+        self.leave_order()?;
         let done: Vec<_> =
             lock(&core.unnamed).extract_if(.., |s| Stream::of(s.clone()).query().unwrap_or(true)).collect();
         drop(done);
@@ -158,38 +158,8 @@ impl Device {
         }
         match core.live_streams().into_iter().find(|s| s.handle.0 == handle) {
             Some(known) => known.readopt().map(|()| Stream::of(known)),
-            None => {
-                if self.end_order() {
-                    self.wait_for_ordered()?;
-                }
-                core.adopt(handle)
-            }
+            None => self.leave_order().and_then(|()| core.adopt(handle)),
         }
-    }
-
-    /// Whether launches may run while others do: code that assumes their order ([`LoadedKernel::assumes_order`]) cannot be
-    /// launched now.
-    #[inline]
-    pub fn is_unordered(&self) -> bool {
-        self.0.core.mode().is_unordered() || !nesting::is_plain()
-    }
-
-    /// From now on, launches may run while others do. Returns whether code that assumes their order was launched: wait
-    /// for it with [`Device::wait_for_ordered`] before other streams get work.
-    pub fn end_order(&self) -> bool {
-        let core = &self.0.core;
-        if core.immediate || core.mode().is_unordered() {
-            return false;
-        }
-        core.set_unordered();
-        core.assumed_order.load(Ordering::Acquire)
-    }
-
-    /// Waits for the work of the default stream, without reporting its failures.
-    pub fn wait_for_ordered(&self) -> Result<()> {
-        let (core, default) = (&self.0.core, self.0.default.core());
-        // SAFETY: the default stream is alive.
-        unsafe { core.driver.synchronize(default.handle) }
     }
 
     /// A new event; only events with `timing` can measure the time between them.

@@ -465,8 +465,8 @@ pub trait Driver: Send + Sync + 'static {
         Ok(false)
     }
 
-    /// Records the stream's later work, of the same thread, instead of queueing it. Returns false, with nothing begun, if
-    /// the device cannot. Until [`Driver::end_recording`], only tasks without messages may be queued.
+    /// Records the stream's later work, of the same thread, instead of queueing it. Returns false, with nothing begun,
+    /// if the device cannot. Until [`Driver::end_recording`], only tasks without messages may be queued.
     unsafe fn begin_recording(&self, _stream: StreamHandle) -> Result<bool> {
         Ok(false)
     }
