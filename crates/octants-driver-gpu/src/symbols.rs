@@ -303,7 +303,7 @@ functions! {
         /// Gives it back.
         graph_exec_destroy(RawGraphExec);
         /// Records later work of a stream instead of queueing it.
-        capture_begin(RawStream, c_int);
+        capture_begin(RawStream, CaptureMode);
         /// Ends that. Returns a graph of the work.
         capture_end(RawStream, *mut RawGraphHandle);
         /// Gives it back.

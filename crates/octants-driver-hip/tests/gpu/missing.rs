@@ -40,8 +40,15 @@ fn s23_a_missing_required_function_is_named_with_the_version_that_has_it() {
     }
 }
 
-/// The functions that graphs of other libraries need.
-const GRAPHS: [&str; 3] = [NAMES.graph_instantiate, NAMES.graph_launch, NAMES.graph_exec_destroy];
+/// The functions that recorded iterations and graphs of other libraries need.
+const GRAPHS: [&str; 6] = [
+    NAMES.graph_instantiate,
+    NAMES.graph_launch,
+    NAMES.graph_exec_destroy,
+    NAMES.capture_begin,
+    NAMES.capture_end,
+    NAMES.graph_destroy,
+];
 const POOLS: [&str; 6] =
     [NAMES.pool_create, NAMES.pool_destroy, NAMES.pool_set, NAMES.pool_trim, NAMES.pool_allocate, NAMES.pool_free];
 
