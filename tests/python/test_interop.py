@@ -436,7 +436,7 @@ def test_arrays_of_numpy_and_of_its_subclasses_are_the_same_to_a_kernel():
 
 
 @pytest.mark.in_place
-def test_levels_of_one_axis_without_gaps_are_exported_as_one_array():
+def test_levels_of_one_axis_without_gaps_are_exported_as_one_array(host):
     x = qd.field(qd.f32)
     qd.root.dense(qd.i, 2).dense(qd.i, 3).place(x)
     view = x.to_numpy(copy=False)

@@ -203,10 +203,12 @@ fn add_facts(artifact: &mut Artifact, facts: Vec<TaskFacts>, splits: Vec<Option<
 }
 
 impl Session {
-    /// Whether code made now must expect that other launches run while it does.
+    /// Whether code made now must expect that other launches run while it does. A program that requests streams on the
+    /// CPU will create some.
     pub(crate) fn launches_concurrently(&self) -> bool {
         let (device, config) = (&self.device, self.config());
-        !device.is_immediate() && (device.is_unordered() || config.checks_races() || config.infers_concurrency())
+        let expects_streams = config.checks_races() || config.infers_concurrency() || !self.target_info().has_grid;
+        !device.is_immediate() && (device.is_unordered() || expects_streams)
     }
 
     /// IR to callable code.
