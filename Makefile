@@ -80,8 +80,8 @@ STANDIN_TESTS := $(addprefix tests/python/, \
     test_failed_checks.py \
     test_interop.py test_device_interop.py test_inspect.py test_program.py test_shared_memory.py test_math.py \
     distributed/test_refused_loops.py \
-    test_algorithms.py test_loop_bounds.py test_guarded_iterations.py reverse_mode test_recorded_launches.py test_scattered_sums.py streams \
-    test_narrow_atomics.py simt)
+    test_algorithms.py test_loop_bounds.py test_guarded_iterations.py reverse_mode test_recorded_launches.py \
+    test_scattered_sums.py streams test_narrow_atomics.py simt)
 
 # Pass 4: Mesa's lavapipe, a Vulkan driver on the CPU.
 VULKAN_TESTS := $(addprefix tests/python/, \

@@ -311,7 +311,8 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
 /// Ends a task in guarded iterations if it has a guard, and the guard is zero.
 fn leave_unless_guard_holds(l: &Lowering<'_, '_>, context: V) {
     let (u, e) = (l.u, l.e);
-    let guard = u.target.guard_at(e, &|load| u.metadata.mark_invariant(load), context);
+    let guard = u.target.of_loop_at(e, &|load| u.metadata.mark_invariant(load), context);
+    let guard = guard.expect("compiler bug: iterations are not guarded on this target");
     let is_null = e.icmp(IntCmp::LLVMIntEQ, e.ptrtoint(guard, e.i64), e.i64c(0));
     let [check, leave, enter] = [c"guarded", c"leave", c"enter"].map(|name| l.new_block(name));
     e.cond_br(is_null, enter, check);

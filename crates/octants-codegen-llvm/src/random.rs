@@ -103,7 +103,7 @@ impl Lowering<'_, '_> {
             let metadata = &self.u.metadata;
             let invariant = |load| metadata.mark_invariant(load);
             let (seed, mut launch) = self.u.target.random_key(e, &invariant, self.code.context);
-            if let Some(at) = self.u.target.rounds_at(e, &invariant, self.code.context) {
+            if let Some(at) = self.u.target.of_loop_at(e, &invariant, self.code.context) {
                 let rounds = e.call(self.rounds(e.type_of(at)), &[at]);
                 e.set_fast_call(rounds, true);
                 launch = e.add(launch, e.shl(rounds, e.i64c(DeviceContext::LAUNCH_BITS.into())));

@@ -120,8 +120,8 @@ impl GridPlan {
 pub struct Parameter([MaybeUninit<u64>; WORDS], usize);
 
 impl Parameter {
-    /// The context of a launch's task, followed by its argument slots, or by their address if they are too many. The
-    /// device counts rounds at the address `rounds`, if any.
+    /// The context of a launch's task, followed by its argument slots, or by their address if they are too many.
+    /// `of_loop` as in [`DeviceContext::of_loop`].
     #[inline]
     pub fn new(launch: &Launch<'_>, task: u32, number: u64, of_loop: u64) -> Parameter {
         let context = DeviceContext {

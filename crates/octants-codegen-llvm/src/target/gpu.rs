@@ -394,12 +394,8 @@ impl Target for Gpu {
         (seed, launch)
     }
 
-    fn rounds_at(&self, e: &Emitter, invariant: &dyn Fn(V), context: V) -> Option<V> {
+    fn of_loop_at(&self, e: &Emitter, invariant: &dyn Fn(V), context: V) -> Option<V> {
         Some(self.global_pointer(e, e.byte_offset(context, OF_LOOP), invariant))
-    }
-
-    fn guard_at(&self, e: &Emitter, invariant: &dyn Fn(V), context: V) -> V {
-        self.global_pointer(e, e.byte_offset(context, OF_LOOP), invariant)
     }
 
     fn print(&self, e: &Emitter, context: V, site: u32, values: V, count: usize) {

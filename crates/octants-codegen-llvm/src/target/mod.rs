@@ -140,14 +140,10 @@ pub(crate) trait Target {
     }
     /// Seed and launch number, two i64.
     fn random_key(&self, e: &Emitter, invariant: &dyn Fn(V), context: V) -> (V, V);
-    /// Address of the number of rounds that the loop around the task has ended, null if the launch number already
-    /// differs between rounds; `None` if it always does.
-    fn rounds_at(&self, _e: &Emitter, _invariant: &dyn Fn(V), _context: V) -> Option<V> {
+    /// The address [`DeviceContext::of_loop`](octants_artifact::DeviceContext::of_loop), which may be null; `None` on a
+    /// target without it, where the launch number always differs between rounds.
+    fn of_loop_at(&self, _e: &Emitter, _invariant: &dyn Fn(V), _context: V) -> Option<V> {
         None
-    }
-    /// Address of the guard of a task in guarded iterations, null if it runs in any case.
-    fn guard_at(&self, _e: &Emitter, _invariant: &dyn Fn(V), _context: V) -> V {
-        panic!("compiler bug: iterations are not guarded on this target")
     }
     /// Calls the host's printer with a number of values in memory.
     fn print(&self, e: &Emitter, context: V, site: u32, values: V, count: usize);

@@ -48,7 +48,7 @@ impl Walk<'_> {
             let mut recorded = None;
             for queued in 2.. {
                 if queued == RECORDED_AT {
-                    recorded = self.record(at, body, &round).await?;
+                    recorded = self.record(at, body, &round).await;
                 }
                 match &recorded {
                     Some(graph) => graph.launch(at.on)?,
@@ -67,17 +67,17 @@ impl Walk<'_> {
         }
     }
 
-    /// Records iterations as a graph for this launch; `None` if the device or the loop does not allow that.
+    /// Records iterations as a graph for this launch; `None` if that is not possible, with nothing queued.
     ///
     /// # Safety
     /// As [`Walk::run`]; the iterations are guarded.
-    async unsafe fn record(&self, at: Place, body: &[Section], round: &Launch<'_>) -> Result<Option<ForeignGraph>> {
+    async unsafe fn record(&self, at: Place, body: &[Section], round: &Launch<'_>) -> Option<ForeignGraph> {
         let device = &self.stream.device;
         let is_plain = body.iter().all(|section| matches!(section, Section::InOrder(_)));
         // SAFETY: the contract above.
         unsafe {
             if !is_plain || !device.driver.begin_recording(at.on).unwrap_or(false) {
-                return Ok(None);
+                return None;
             }
             let mut all = Ok(());
             for _ in 0..RECORDED {
@@ -86,7 +86,8 @@ impl Walk<'_> {
                 }
             }
             let graph = device.driver.end_recording(at.on).map(|ready| ForeignGraph::new(device.clone(), ready));
-            all.and(graph.map(Some))
+            // Without a graph the iterations are queued one by one, which reports what is wrong with them.
+            all.and(graph).ok()
         }
     }
 }
