@@ -31,7 +31,7 @@ pub struct Options {
 }
 
 /// Number of blocks that run concurrently.
-const RESIDENT: usize = 3;
+pub const RESIDENT: usize = 3;
 /// Maximum number of instructions between switches of waves.
 const LONGEST_TURN: u64 = 96;
 /// Maximum number of instructions per wave. A wave that exceeds it is taken to loop forever.

@@ -28,7 +28,7 @@ pub use saved_graph::{
 pub use scatter_copies::{CopiedRegion, ScatterCopies};
 pub use split_task::{LocalRows, RowBound, SplitMemory, SplitTask};
 pub use store::{Contents, Policy, Store, StoreCounts, StoreOptions};
-pub use task_graph::{Condition, GraphPart, GuardedIterations, graph_of_groups};
+pub use task_graph::{Condition, GraphPart, GuardedIterations, PersistentLoop, graph_of_groups};
 pub use trace::{
     ArgumentPlan, ArraySource, ArrayType, Dependence, Fingerprint, Lookup, Made, Outcome, ParamSource, Reach,
     StoreOfGradient, StoredWarning, Trace, ValueType, WarningKind,
@@ -110,6 +110,8 @@ pub struct Artifact {
     pub tasks: Vec<TaskMeta>,
     /// The execution order of the tasks; empty if each runs once, in order.
     pub graph: Vec<GraphPart>,
+    /// Loops of the graph that a single launch can run as a whole.
+    pub loops: Vec<PersistentLoop>,
     /// Integers in memory that its data-dependent loops change. The gradient starts from their initial values.
     pub counters: Vec<Condition>,
     /// Places that print or assert, named by index in the code.
@@ -426,7 +428,8 @@ pub struct DeviceContext {
     pub task: u64,
     /// 56: an address, or zero. For a task that draws random numbers, that of the number of iterations that the loop
     /// around it has completed in this launch, if the device counts them. For a task in guarded iterations, that of the
-    /// guard, if it has one (see [`GuardedIterations`]).
+    /// guard, if it has one (see [`GuardedIterations`]). For a [`PersistentLoop`], that of two words of 32 bits, which
+    /// are zero before the first launch with that address.
     pub of_loop: u64,
 }
 
@@ -438,6 +441,10 @@ impl DeviceContext {
     /// Maximum number of bytes of argument slots that follow it. More are in memory of the device, and their address is
     /// in the place of the first slot.
     pub const MOST_ARGUMENT_BYTES: u64 = 4000;
+    /// Bytes before each frame that are zero when it is allocated: the words of persistent loops, by their number.
+    pub const BEFORE_FRAME: u64 = 64;
+    /// Bytes of a persistent loop's words.
+    pub const LOOP_BYTES: u64 = 8;
 }
 
 /// Messages of running device code to the host: printed values and a failed assertion, in memory that both can access.

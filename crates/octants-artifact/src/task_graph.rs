@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ScalarKind;
+use crate::{DeviceContext, ScalarKind};
 
 /// A part of a graph. The parts of a list run in order. An artifact with an empty list runs all its tasks in order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +47,30 @@ pub enum GraphPart {
         /// The parts that run again when a launch resumes here.
         body: Vec<GraphPart>,
     },
+}
+
+/// Code that runs all iterations of a loop in one launch, for any number of blocks of at most
+/// [`PersistentLoop::THREADS`] threads that are resident on the device at the same time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PersistentLoop {
+    /// The loop's number in the graph.
+    pub number: u32,
+    /// Symbol of the code.
+    pub symbol: String,
+    /// Index of its module in the artifact.
+    pub module: u32,
+    /// The loop's tasks.
+    pub tasks: Vec<u32>,
+}
+
+impl PersistentLoop {
+    /// Maximum number of threads of a block.
+    pub const THREADS: u32 = 512;
+
+    /// Whether there are words for it before each frame.
+    pub fn has_words(&self) -> bool {
+        u64::from(self.number) < DeviceContext::BEFORE_FRAME / DeviceContext::LOOP_BYTES
+    }
 }
 
 /// Iterations of a loop that may be queued before it is known whether they run. Each sets the guard, an `i32`, to

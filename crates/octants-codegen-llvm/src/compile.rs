@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use inkwell::context::Context;
 use inkwell::module::Module;
 use inkwell::targets::{FileType, TargetMachine};
-use octants_artifact::{Artifact, CodeTarget, TaskMeta};
+use octants_artifact::{Artifact, CodeTarget, PersistentLoop, TaskMeta};
 use octants_codegen::{graph_parts, kind_of};
 use octants_diag::Span;
 use octants_ir::Scheduled;
@@ -17,7 +17,8 @@ use crate::fatal_errors::{Diagnostics, on_a_thread, on_threads};
 use crate::fuse_products::fuse_products;
 use crate::lower_task::lower_entries;
 use crate::optimize::{check_module, emit_code, optimize, poll_loops};
-use crate::pieces::{Entry, Piece, all_entries, cut};
+use crate::persistent_loops::symbol_of;
+use crate::pieces::{Entry, Piece, cut, everything};
 use crate::target::{self, CodeForm, Target};
 use crate::unit::Unit;
 use crate::{CodegenError, CodegenOptions, Listing};
@@ -61,17 +62,25 @@ fn compile_with(
         buffers: program.buffers.iter().map(|b| b.name.clone()).collect(),
         tasks: Vec::new(),
         graph: graph_parts(facts),
+        loops: Vec::new(),
         counters: Vec::new(),
         sites: facts.sites.clone(),
     };
     for (piece, made) in pieces.iter().zip(make_all(facts, code_target, builder, &pieces, after)?) {
-        match piece.wide_form_of() {
-            Some(task) => {
+        let module = artifact.modules.len() as u32;
+        match (piece.wide_form_of(), piece.loop_of()) {
+            (Some(task), _) => {
                 let form = artifact.tasks[task].parallel.as_mut().and_then(|p| p.wide.as_mut());
                 form.expect("compiler bug: a task without the requested coarsened variant").code = made.code;
             }
-            None => {
-                let module = artifact.modules.len() as u32;
+            (None, Some(index)) => {
+                let of = &facts.loops[index];
+                let symbol = symbol_of(&artifact.tasks[of.tasks[0]].symbol);
+                let tasks = of.tasks.iter().map(|task| *task as u32).collect();
+                artifact.loops.push(PersistentLoop { number: of.number, symbol, module, tasks });
+                artifact.modules.push(made.code);
+            }
+            (None, None) => {
                 artifact.modules.push(made.code);
                 artifact.tasks.extend(made.tasks.into_iter().map(|task| TaskMeta { module, ..task }));
             }
@@ -212,7 +221,7 @@ where
     let facts = Facts::of(scheduled, options, &|_| String::new());
     on_a_thread(&mut |_| (), |_| {
         let builder = ModuleBuilder::open(&facts, code_target)?;
-        let entries = all_entries(&facts);
+        let entries = everything(&facts);
         builder.with_module(&facts, &entries, true, then)
     })
 }

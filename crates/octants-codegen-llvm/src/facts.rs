@@ -15,6 +15,8 @@ pub(crate) struct Facts<'p> {
     shared: shared::Facts<'p>,
     /// The roots of shared memory that a launch allocates, if code may not declare that much.
     pub launch_memory: LaunchMemory,
+    /// Loops that may be persistent.
+    pub loops: Vec<shared::PersistentLoop>,
 }
 
 impl<'p> Facts<'p> {
@@ -22,7 +24,8 @@ impl<'p> Facts<'p> {
     pub fn of(scheduled: &'p Scheduled, options: &'p CodegenOptions, location: &dyn Fn(Span) -> String) -> Facts<'p> {
         let shared = shared::Facts::of(scheduled, options, location);
         let launch_memory = LaunchMemory::of(shared.program, shared.schedule, &shared.shared_bytes);
-        Facts { shared, launch_memory }
+        let loops = shared::persistent_loops(&shared);
+        Facts { shared, launch_memory, loops }
     }
 }
 

@@ -53,6 +53,7 @@ mod memory;
 mod metadata;
 mod odometer;
 mod optimize;
+mod persistent_loops;
 mod pieces;
 mod place;
 mod private_copies;

@@ -13,6 +13,7 @@ use octants_ir::{BlockId, Body, ForLoop, Layout, LoopConfig, MemorySpace, Op, Sc
 use crate::emit::{IntCmp, V};
 use crate::facts::Facts;
 use crate::lowering::{BodyKind, Index, LoopTargets, Lowering};
+use crate::persistent_loops::lower_loop;
 use crate::pieces::{Entry, Form};
 use crate::target::Share;
 use crate::unit::Unit;
@@ -33,10 +34,12 @@ pub(crate) fn lower_entries(u: &Unit<'_>, entries: &[Entry]) -> Vec<TaskMeta> {
                 lower_variant(u, entry.task, &single_symbol(u, entry.task), Variant::Alone);
             }
             Form::Wide => _ = lower_wide(u, entry.task),
+            Form::Loop(number) => lower_loop(u, &u.facts.loops[number]),
         }
     }
     // Functions serve all of them.
-    let constants = entries.iter().map(|e| u.facts.schedule.tasks[e.task].constants.clone());
+    let tasks = entries.iter().flat_map(|e| e.tasks(u.facts));
+    let constants = tasks.map(|task| u.facts.schedule.tasks[task].constants.clone());
     u.metadata.set_constants(&constants.reduce(both).unwrap_or_default());
     u.lower_pending();
     described
@@ -127,6 +130,8 @@ enum Variant<'s> {
     Coarse(&'s WideForm),
     /// Sums the copies of a region.
     Merge(u32),
+    /// A function that the code of a persistent loop calls.
+    Part,
 }
 
 impl Variant<'_> {
@@ -134,7 +139,7 @@ impl Variant<'_> {
     fn role(self, of: &TaskSchedule) -> Role {
         match self {
             Variant::Alone if !of.forms.runs_alone => Role::SingleThread,
-            Variant::Shared(_) | Variant::Alone => Role::Main,
+            Variant::Shared(_) | Variant::Alone | Variant::Part => Role::Main,
             Variant::Plain(_) => Role::Private,
             Variant::Coarse(_) => Role::Coarse,
             Variant::Merge(region) => Role::Merge(region),
@@ -144,6 +149,11 @@ impl Variant<'_> {
     /// It runs iterations of the task.
     fn runs_iterations(self) -> bool {
         !matches!(self, Variant::Merge(_))
+    }
+
+    /// It decides whether it runs.
+    fn decides(self) -> bool {
+        self.runs_iterations() && !matches!(self, Variant::Part)
     }
 }
 
@@ -228,6 +238,11 @@ fn call_plain(u: &Unit<'_>, number: usize, symbol: &str, scatter: &ScatterPrivat
     entry.function
 }
 
+/// Lowers the main form as a function that the code of a persistent loop calls with its own context.
+pub(crate) fn lower_part(u: &Unit<'_>, number: usize, symbol: &str) -> V {
+    lower_variant(u, number, symbol, Variant::Part)
+}
+
 fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>) -> V {
     let (task, schedule) = (&u.program.tasks[number], &u.facts.schedule.tasks[number]);
     let (behavior, hints) = (schedule.behavior, schedule.hints);
@@ -235,10 +250,16 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     let regions = if let Variant::Plain(s) = variant { s.regions.as_slice() } else { &[] };
     let kind = code.kind(&task.kind);
     let threads = if let TaskKind::Grid(config) = &kind { config.block_dim } else { None };
-    let entry = u.target.declare_task(&u.e, symbol, regions.len(), threads);
+    let is_part = matches!(variant, Variant::Part);
+    let entry = match is_part {
+        true => u.target.declare_part(&u.e, symbol),
+        false => u.target.declare_task(&u.e, symbol, regions.len(), threads),
+    };
     let body = (&code.body, &code.schedule);
     let mut l = Lowering::start(u, body, BodyKind::Task, entry.function, entry.context);
-    u.target.begin_task(&u.e);
+    if !is_part {
+        u.target.begin_task(&u.e);
+    }
     if hints.narrow_vectors {
         u.target.prefer_narrow_vectors(&u.e, entry.function);
     }
@@ -273,7 +294,7 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     }
     // Copies are zero again after a launch that failed, too.
     if u.facts.schedule.may_fail()
-        && variant.runs_iterations()
+        && variant.decides()
         && let Some(out) = u.target.stays_out(&u.e, entry.context)
     {
         let (leave, enter) = (l.new_block(c"stay.out"), l.new_block(c"enter"));
@@ -282,7 +303,7 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
         u.target.return_from_task(&u.e, u.e.i32c(0));
         u.e.position(enter);
     }
-    if u.facts.guarded[number] && variant.runs_iterations() {
+    if u.facts.guarded[number] && variant.decides() {
         leave_unless_guard_holds(&l, entry.context);
     }
     match (&kind, entry.share) {

@@ -4,7 +4,7 @@
 //! module has a fixed cost, and a function that tasks of several modules call is compiled in each of them. Pieces
 //! therefore have a minimum size, and there are fewer if too much would be compiled twice. If the driver runs an
 //! assembler that inlines functions, which takes longer than compiling them, each entry point counts its callees as
-//! its own.
+//! its own. A persistent loop is a piece of its own, so that the code of its tasks is what it would be without it.
 
 use crate::facts::Facts;
 
@@ -17,6 +17,8 @@ pub(crate) enum Form {
     Single,
     /// The form in which a thread runs several iterations at a time.
     Wide,
+    /// The persistent loop of this index, of which the task is the first.
+    Loop(usize),
 }
 
 /// A form of a task's code.
@@ -25,6 +27,16 @@ pub(crate) struct Entry {
     /// Number of the task.
     pub task: usize,
     pub form: Form,
+}
+
+impl Entry {
+    /// The tasks whose code it contains.
+    pub fn tasks(self, facts: &Facts<'_>) -> Vec<usize> {
+        match self.form {
+            Form::Loop(index) => facts.loops[index].tasks.clone(),
+            _ => vec![self.task],
+        }
+    }
 }
 
 /// The contents of one module.
@@ -43,6 +55,13 @@ impl Piece {
     }
 }
 
+impl Piece {
+    /// The persistent loop that is the only content, by its index.
+    pub fn loop_of(&self) -> Option<usize> {
+        self.entries.iter().find_map(|e| if let Form::Loop(index) = e.form { Some(index) } else { None })
+    }
+}
+
 /// Minimum number of instructions of a piece.
 const LEAST: usize = 250;
 /// The fixed cost of an entry point, in instructions.
@@ -50,8 +69,18 @@ const ENTRY: usize = 50;
 /// Maximum number of pieces of one program, roughly: more threads than that are rare, and each piece must be linked.
 const MOST: usize = 64;
 
+/// The persistent loops.
+fn loops(facts: &Facts<'_>) -> impl Iterator<Item = Entry> {
+    facts.loops.iter().enumerate().map(|(index, of)| Entry { task: of.tasks[0], form: Form::Loop(index) })
+}
+
+/// All code of a program, except forms that may be separate modules.
+pub(crate) fn everything(facts: &Facts<'_>) -> Vec<Entry> {
+    all_entries(facts).into_iter().chain(loops(facts)).collect()
+}
+
 /// All forms of all tasks, except those that may be separate modules.
-pub(crate) fn all_entries(facts: &Facts<'_>) -> Vec<Entry> {
+fn all_entries(facts: &Facts<'_>) -> Vec<Entry> {
     let mut entries = Vec::new();
     for (task, schedule) in facts.schedule.tasks.iter().enumerate() {
         entries.push(Entry { task, form: Form::Main });
@@ -83,6 +112,7 @@ pub(crate) fn cut(facts: &Facts<'_>, assembled_later: bool) -> Vec<Piece> {
             Piece { size: sizes().add_all(&entries), entries }
         }));
     }
+    pieces.extend(loops(facts).map(|entry| Piece { size: sizes().add_all(&[entry]), entries: vec![entry] }));
     pieces
 }
 
@@ -126,8 +156,9 @@ impl<'f> Sizes<'f> {
     }
 
     fn add(&mut self, entry: Entry) -> usize {
-        let mut size = ENTRY + self.facts.schedule.tasks[entry.task].size;
-        for f in &self.facts.schedule.tasks[entry.task].functions {
+        let tasks: Vec<_> = entry.tasks(self.facts).into_iter().map(|t| &self.facts.schedule.tasks[t]).collect();
+        let mut size = ENTRY + tasks.iter().map(|t| t.size).sum::<usize>();
+        for f in tasks.iter().flat_map(|t| &t.functions) {
             let seen = &mut self.seen[f.index()][usize::from(entry.form == Form::Single)];
             if !std::mem::replace(seen, self.shares_functions) {
                 size += self.facts.schedule.functions[f.index()].size;

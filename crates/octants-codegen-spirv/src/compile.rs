@@ -51,6 +51,7 @@ pub(crate) fn compile(
         buffers: program.buffers.iter().map(|b| b.name.clone()).collect(),
         tasks: Vec::new(),
         graph: graph_parts(&facts),
+        loops: Vec::new(),
         counters: Vec::new(),
         sites: facts.sites.clone(),
     };

@@ -7,7 +7,7 @@
 //! - Nothing here generates code or depends on a machine.
 //!
 //! Reading order: [`memory_layout`], [`facts`], [`mod@launch_bound`], [`mod@describe_loop`], [`mod@wide_form`],
-//! [`mod@graph_parts`], [`aggregates`].
+//! [`mod@graph_parts`], [`mod@persistent_loops`], [`aggregates`].
 
 pub mod aggregates;
 pub mod describe_loop;
@@ -15,6 +15,7 @@ pub mod facts;
 pub mod graph_parts;
 pub mod launch_bound;
 pub mod memory_layout;
+pub mod persistent_loops;
 pub mod wide_form;
 
 pub use describe_loop::{describe_loop, is_grid, parallel_loop};
@@ -22,4 +23,5 @@ pub use facts::{Facts, kind_of};
 pub use graph_parts::graph_parts;
 pub use launch_bound::launch_bound;
 pub use memory_layout::MemoryLayout;
+pub use persistent_loops::{PersistentLoop, persistent_loops};
 pub use wide_form::wide_form;

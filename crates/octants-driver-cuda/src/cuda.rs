@@ -46,6 +46,7 @@ static FACTS: Facts = Facts {
         code::LAUNCH_FAILED,
     ],
     multiprocessors: number::DEVICE_MULTIPROCESSOR_COUNT,
+    cooperates: number::DEVICE_COOPERATIVE_LAUNCH,
     warp: number::DEVICE_WARP_SIZE,
     clock_rate: Some(number::DEVICE_CLOCK_RATE),
     pools: number::DEVICE_MEMORY_POOLS_SUPPORTED,

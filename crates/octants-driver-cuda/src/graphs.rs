@@ -46,6 +46,14 @@ impl NodeParameters {
     }
 }
 
+/// `CUlaunchAttributeValue`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct NodeAttribute([u64; 8]);
+
+/// `CU_LAUNCH_ATTRIBUTE_COOPERATIVE`, whose value is nonzero for a cooperative launch.
+const COOPERATIVE: c_uint = 2;
+
 /// `CUDA_MEMSET_NODE_PARAMS`.
 #[repr(C)]
 #[derive(Debug)]
@@ -122,6 +130,8 @@ own_functions! {
         /// Adds a kernel after other nodes.
         add_kernel = "cuGraphAddKernelNode"(
             *mut CuGraphNode, CuGraph, *const CuGraphNode, usize, *const NodeParameters);
+        /// Sets an attribute of a kernel node.
+        set_attribute = "cuGraphKernelNodeSetAttribute"(CuGraphNode, c_uint, *const NodeAttribute);
         /// Instantiates a graph.
         instantiate = "cuGraphInstantiate_v2"(*mut CuGraphExec, CuGraph, *mut CuGraphNode, *mut c_char, usize);
         /// Destroys an instantiated graph, once its work is done.
@@ -208,6 +218,15 @@ impl Graphs for CudaGraphs {
             let node = self.add_kernel(to, &[], kernel)?;
             let c = (edges.add_edges)(to.0, &raw const dependencies.0, &raw const node.0, &PROGRAMMATIC, 1);
             called("cuGraphAddDependencies_v2", c).map(|()| node)
+        }
+    }
+
+    unsafe fn add_resident(&self, to: RawGraph, dependencies: &[RawNode], kernel: &KernelNode) -> Called<RawNode> {
+        // SAFETY: the trait's contract; the pointer is to a constant.
+        unsafe {
+            let node = self.add_kernel(to, dependencies, kernel)?;
+            let c = (self.functions.set_attribute)(node.0, COOPERATIVE, &NodeAttribute([1, 0, 0, 0, 0, 0, 0, 0]));
+            called("cuGraphKernelNodeSetAttribute", c).map(|()| node)
         }
     }
 

@@ -40,6 +40,7 @@ pub mod number {
     pub const DEVICE_WARP_SIZE: i32 = 10;
     pub const DEVICE_CLOCK_RATE: i32 = 13;
     pub const DEVICE_MULTIPROCESSOR_COUNT: i32 = 16;
+    pub const DEVICE_COOPERATIVE_LAUNCH: i32 = 95;
     pub const DEVICE_CAPABILITY_MAJOR: i32 = 75;
     pub const DEVICE_CAPABILITY_MINOR: i32 = 76;
     pub const DEVICE_MEMORY_POOLS_SUPPORTED: i32 = 115;
@@ -92,6 +93,7 @@ pub const NAMES: Names = Names {
     function_attribute: "cuFuncGetAttribute",
     occupancy: "cuOccupancyMaxActiveBlocksPerMultiprocessor",
     launch: "cuLaunchKernel",
+    launch_resident: "cuLaunchCooperativeKernel",
     pool_create: "cuMemPoolCreate",
     pool_destroy: "cuMemPoolDestroy",
     pool_set: "cuMemPoolSetAttribute",

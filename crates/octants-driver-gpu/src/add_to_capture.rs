@@ -7,17 +7,17 @@ use octants_runtime::{ErrorKind, Launch, Result, Section};
 
 use crate::context::Context;
 use crate::describe_graph::{Description, decider};
-use crate::loaded_task::LoadedTask;
+use crate::module::LoadedCode;
 use crate::symbols::RawStream;
 
 /// Adds tasks according to their sections. Returns false, with nothing added, if the vendor has no nodes for that.
 ///
 /// # Safety
-/// As [`LoadedTask::launch`], for each, whenever the graph is launched.
+/// As [`LoadedTask::launch`](crate::loaded_task::LoadedTask::launch), for each, whenever the graph is launched.
 pub unsafe fn add_to_capture(
     context: &Context,
     stream: RawStream,
-    (tasks, sections): (&[LoadedTask], &[Section]),
+    (code, sections): (&LoadedCode, &[Section]),
     launch: &Launch<'_>,
 ) -> Result<bool> {
     let library = context.library();
@@ -31,7 +31,7 @@ pub unsafe fn add_to_capture(
             return Ok(false);
         };
         let mut description = Description::within(graphs, graph, &calls);
-        let Ok(ends) = description.add(dependencies, (tasks, sections), launch) else {
+        let Ok(ends) = description.add(dependencies, (code, sections), launch) else {
             let message = format!(
                 "kernel `{}` has data-dependent loops or branches, but the device cannot add it to the \
                  graph that another library captures",

@@ -25,7 +25,7 @@ use crate::context::Entered;
 use crate::library::call;
 use crate::symbols::{
     Address, PoolAccess, PoolProperties, RawDevice, RawEvent, RawFunction, RawGraphExec, RawGraphHandle, RawModule,
-    RawPool, RawStream, number,
+    RawPool, RawStream, code, number,
 };
 use crate::vendor::{GridShape, Located};
 
@@ -363,6 +363,31 @@ impl Entered<'_> {
         // SAFETY: the contract at the top.
         let allowed = unsafe { self.library().vendor.allow_block_memory(function, bytes) };
         self.library().check_own(allowed, "setting the shared memory of a launch")
+    }
+
+    /// As [`Entered::launch`], for a kernel whose blocks are resident all at the same time. Returns false, with nothing
+    /// launched, if the device has no room for that.
+    pub unsafe fn launch_resident(
+        &self,
+        function: RawFunction,
+        shape: GridShape,
+        stream: RawStream,
+        parameter: *mut c_void,
+        kernel: u32,
+    ) -> Result<bool> {
+        let library = self.library();
+        let Some(launch) = library.symbols.launch_resident else { return Ok(false) };
+        let GridShape { blocks, threads, block_bytes } = shape;
+        let mut parameters = [parameter];
+        // SAFETY: the contract at the top.
+        let c = unsafe { launch(function, blocks, 1, 1, threads, 1, 1, block_bytes, stream, parameters.as_mut_ptr()) };
+        if c == code::TOO_MANY_RESIDENT_BLOCKS {
+            library.vendor.forget_error();
+            return Ok(false);
+        }
+        library.last.note(stream, kernel);
+        let doing = || format!("launching kernel {}", library.last.name(kernel));
+        library.check(library.names.launch_resident, c, Some(stream), doing).map(|()| true)
     }
 
     /// As [`Entered::launch`], for a kernel whose code waits for the stream's previous work: it may start earlier.

@@ -30,6 +30,8 @@ pub struct Context {
     pub multiprocessors: u32,
     /// Threads of a warp.
     pub warp: u32,
+    /// Blocks of a launch can be resident all at the same time.
+    pub cooperates: bool,
     /// The function that sets the switches of graphs, loaded on first use.
     pub(crate) decider: OnceLock<Option<RawFunction>>,
 }
@@ -46,10 +48,12 @@ impl Context {
         let facts = library.facts();
         let multiprocessors = library.device_attribute(device, facts.multiprocessors)?.max(1) as u32;
         let warp = library.device_attribute(device, facts.warp)?.max(1) as u32;
+        let cooperates = library.device_attribute(device, facts.cooperates).is_ok_and(|answer| answer != 0)
+            && library.symbols.launch_resident.is_some();
         let (name, memory) = (library.device_name(device)?, library.device_memory(device)?);
         let place = library.open(device)?;
         let decider = OnceLock::new();
-        Ok(Context { library, place, ordinal, device, name, memory, multiprocessors, warp, decider })
+        Ok(Context { library, place, ordinal, device, name, memory, multiprocessors, warp, cooperates, decider })
     }
 
     /// The library's functions that need no current device.

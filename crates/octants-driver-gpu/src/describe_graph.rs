@@ -15,7 +15,8 @@ use octants_artifact::{Condition, DeviceChannel};
 use octants_runtime::{CheckpointWords, DataDependentLoop, Launch, Section, checkpoint_labels, loops_of};
 
 use crate::context::{Context, Entered};
-use crate::loaded_task::{LoadedTask, load_code};
+use crate::loaded_task::load_code;
+use crate::module::LoadedCode;
 use crate::symbols::RawFunction;
 use crate::vendor::{
     Called, CopyNode, Decision, FillNode, GraphLoops, Graphs, GridShape, KernelNode, RawGraph, RawNode,
@@ -34,6 +35,8 @@ pub struct Node {
 enum What {
     /// A task of the module.
     Task(usize, OfLoop),
+    /// A loop of the module that is one launch, by its index.
+    Loop(usize),
     /// The decision kernel that sets a switch.
     Decision(RawFunction, Turn),
     /// The kernel that resets the round counter of the loop of this number.
@@ -121,13 +124,18 @@ impl KernelParameters {
 
 impl What {
     /// The parameters for a launch; `None` if the launch cannot be a node of a graph.
-    fn parameters(self, calls: &Entered<'_>, tasks: &[LoadedTask], launch: &Launch<'_>) -> Option<KernelParameters> {
+    fn parameters(self, calls: &Entered<'_>, code: &LoadedCode, launch: &Launch<'_>) -> Option<KernelParameters> {
         Some(match self {
             What::Task(number, within) => {
-                let task = tasks.get(number)?;
+                let task = code.tasks.get(number)?;
                 let (function, shape) = task.plan_node(calls, launch.args)?;
                 let of_loop = within.address(launch);
                 KernelParameters { function, shape, parameter: task.parameter(launch, of_loop).words().to_vec() }
+            }
+            What::Loop(index) => {
+                let of = code.loops.get(index)?;
+                let (function, shape) = of.plan(&code.tasks, launch.args);
+                KernelParameters { function, shape, parameter: of.parameter(launch).words().to_vec() }
             }
             What::NoRounds(function, number) => KernelParameters::decision(
                 function,
@@ -162,10 +170,10 @@ impl Node {
     pub fn update_parameters(
         &mut self,
         calls: &Entered<'_>,
-        tasks: &[LoadedTask],
+        code: &LoadedCode,
         launch: &Launch<'_>,
     ) -> Result<Option<KernelNode>, NotAGraph> {
-        let current = self.what.parameters(calls, tasks, launch).ok_or(NotAGraph::Now)?;
+        let current = self.what.parameters(calls, code, launch).ok_or(NotAGraph::Now)?;
         if current == self.current {
             return Ok(None);
         }
@@ -199,7 +207,7 @@ pub struct Description<'a> {
 /// A launch that is being added.
 #[derive(Clone, Copy)]
 struct Described<'a> {
-    tasks: &'a [LoadedTask],
+    code: &'a LoadedCode,
     launch: &'a Launch<'a>,
     /// What its tasks get of the loop around them.
     within: OfLoop,
@@ -225,16 +233,16 @@ impl<'a> Description<'a> {
     pub unsafe fn add(
         &mut self,
         dependencies: Vec<RawNode>,
-        (tasks, sections): (&[LoadedTask], &[Section]),
+        (code, sections): (&LoadedCode, &[Section]),
         launch: &Launch<'_>,
     ) -> Result<Vec<RawNode>, NotAGraph> {
         if decides(sections) && self.decide.is_none() {
             self.decide = decider(self.calls.context());
         }
-        let in_order = [Section::InOrder(0..tasks.len())];
+        let in_order = [Section::InOrder(0..code.tasks.len())];
         let sections = if sections.is_empty() { &in_order } else { sections };
         let labels = &checkpoint_labels(sections);
-        let what = Described { tasks, launch, within: OfLoop::Nothing, labels };
+        let what = Described { code, launch, within: OfLoop::Nothing, labels };
         let mut dependencies = dependencies;
         let mut resets = Vec::new();
         if launch.rounds.0 != 0 {
@@ -357,10 +365,10 @@ impl<'a> Description<'a> {
         let mut ends: Vec<usize> = Vec::new();
         let mut full_before = false;
         // The driver launches nodes without edges one by one, which takes the host about as long as such a task runs.
-        let all_short = tasks.clone().all(|t| what.tasks[t].is_short && !self.fills_device(what, t));
+        let all_short = tasks.clone().all(|t| what.code.tasks[t].is_short && !self.fills_device(what, t));
         for task in tasks {
             let full = self.fills_device(what, task);
-            let waits_for: Vec<usize> = match &what.tasks[task].depends_on {
+            let waits_for: Vec<usize> = match &what.code.tasks[task].depends_on {
                 // Two tasks that each fill the device do not benefit from running concurrently.
                 Some(tasks) if !(all_short || full && full_before) => {
                     tasks.iter().filter_map(|b| (*b as usize).checked_sub(first)).collect()
@@ -380,7 +388,7 @@ impl<'a> Description<'a> {
 
     /// Whether a launch of the task fills the device.
     fn fills_device(&self, what: &Described<'_>, task: usize) -> bool {
-        let task = &what.tasks[task];
+        let task = &what.code.tasks[task];
         let planned = task.plan_node(self.calls, what.launch.args);
         planned.zip(task.max_resident_threads()).is_some_and(|((_, shape), most)| shape.all_threads() >= most)
     }
@@ -394,6 +402,10 @@ impl<'a> Description<'a> {
         dependencies: &[RawNode],
         (of, body): (DataDependentLoop, &[Section]),
     ) -> Result<RawNode, NotAGraph> {
+        if let Some(index) = self.loop_in_one_launch(what, to, of.number) {
+            // SAFETY: the contract above.
+            return unsafe { self.kernel(what, to, dependencies, What::Loop(index)) };
+        }
         let loops: &dyn GraphLoops = self.graphs.loops().ok_or(NotAGraph::Ever)?;
         let function = self.decide.ok_or(NotAGraph::Ever)?;
         // SAFETY: the contract above.
@@ -422,6 +434,14 @@ impl<'a> Description<'a> {
         }
     }
 
+    /// The index of a loop that is better one launch.
+    fn loop_in_one_launch(&self, what: &Described<'_>, to: RawGraph, number: u32) -> Option<usize> {
+        let code = what.code;
+        let is_possible = !self.shared && to == self.outermost && what.launch.channel.0 == 0;
+        let of = code.suitable_loop(number, what.launch.args).filter(|_| is_possible)?;
+        code.loops.iter().position(|l| std::ptr::eq(l, of))
+    }
+
     /// # Safety
     /// As [`Description::add`].
     unsafe fn kernel(
@@ -431,14 +451,15 @@ impl<'a> Description<'a> {
         dependencies: &[RawNode],
         what: What,
     ) -> Result<RawNode, NotAGraph> {
-        let current = what.parameters(self.calls, of.tasks, of.launch).ok_or(NotAGraph::Now)?;
-        let waits_itself = matches!(what, What::Task(number, _) if of.tasks[number].waits_itself);
+        let current = what.parameters(self.calls, of.code, of.launch).ok_or(NotAGraph::Now)?;
+        let waits_itself = matches!(what, What::Task(number, _) if of.code.tasks[number].waits_itself);
         // SAFETY: the contract above.
         let raw = ever(unsafe {
             match dependencies {
                 [before] if waits_itself && !self.shared && self.is_task(*before) => {
                     self.graphs.add_waiting_kernel(to, *before, &current.node())
                 }
+                _ if matches!(what, What::Loop(_)) => self.graphs.add_resident(to, dependencies, &current.node()),
                 _ => self.graphs.add_kernel(to, dependencies, &current.node()),
             }
         })?;

@@ -95,6 +95,7 @@ static FACTS: Facts = Facts {
     unnamed_stream: 1,
     final_codes: &[ILLEGAL_ADDRESS],
     multiprocessors: 0,
+    cooperates: 0,
     warp: 0,
     clock_rate: None,
     pools: 0,

@@ -304,7 +304,7 @@ impl Driver for GpuDriver {
 
     fn load(&self, artifact: &Artifact) -> Result<(ModuleHandle, Vec<TaskHandle>)> {
         let module = Module::load(&self.context, artifact)?;
-        let tasks = module.tasks.iter().map(|t| TaskHandle(std::ptr::from_ref(t) as u64)).collect();
+        let tasks = module.code.tasks.iter().map(|t| TaskHandle(std::ptr::from_ref(t) as u64)).collect();
         Ok((ModuleHandle(Box::into_raw(Box::new(module)) as u64), tasks))
     }
 
@@ -343,6 +343,20 @@ impl Driver for GpuDriver {
         unsafe { (*(task.0 as *const LoadedTask)).launch(&calls, self.streams.resolve(stream), launch) }
     }
 
+    unsafe fn launch_loop(
+        &self,
+        stream: StreamHandle,
+        module: ModuleHandle,
+        number: u32,
+        launch: &Launch<'_>,
+    ) -> Result<bool> {
+        // SAFETY: the handle is the address of a module that the trait's contract keeps loaded.
+        let code = unsafe { &(*(module.0 as *const Module)).code };
+        let Some(found) = code.suitable_loop(number, launch.args) else { return Ok(false) };
+        // SAFETY: as in `launch`.
+        unsafe { found.launch(&self.context.enter()?, self.streams.resolve(stream), &code.tasks, launch) }
+    }
+
     unsafe fn launch_as_one(
         &self,
         stream: StreamHandle,
@@ -354,12 +368,12 @@ impl Driver for GpuDriver {
         let module = unsafe { &*(module.0 as *const Module) };
         // Another thread launches the same tasks, on another stream.
         let Ok(mut graph) = module.graph.try_lock() else { return Ok(false) };
-        if module.tasks.is_empty() {
+        if module.code.tasks.is_empty() {
             return Ok(true);
         }
         let stream = self.streams.resolve(stream);
         let calls = if graph.is_made_for(stream) { self.context.enter()? } else { self.context.enter_aside()? };
-        let what = (&module.tasks[..], sections);
+        let what = (&module.code, sections);
         // SAFETY: as in `launch`.
         unsafe { graph.launch(&calls, stream, what, launch, &self.backlogs) }
     }
@@ -374,7 +388,7 @@ impl Driver for GpuDriver {
         // SAFETY: the handle is the address of a module that the trait's contract keeps loaded.
         let module = unsafe { &*(module.0 as *const Module) };
         // SAFETY: as in `launch`.
-        unsafe { add_to_capture(&self.context, self.streams.resolve(stream), (&module.tasks[..], sections), launch) }
+        unsafe { add_to_capture(&self.context, self.streams.resolve(stream), (&module.code, sections), launch) }
     }
 
     fn fills(&self) -> bool {

@@ -14,6 +14,7 @@ use crate::backlog::Backlogs;
 use crate::context::Entered;
 use crate::describe_graph::{Description, Node, NotAGraph, decides};
 use crate::loaded_task::LoadedTask;
+use crate::module::LoadedCode;
 use crate::symbols::RawStream;
 use crate::vendor::{Graphs, RawGraph, ReadyGraph};
 
@@ -84,11 +85,11 @@ impl Graph {
         &mut self,
         calls: &Entered<'_>,
         stream: RawStream,
-        (tasks, sections): (&[LoadedTask], &[Section]),
+        (code, sections): (&LoadedCode, &[Section]),
         launch: &Launch<'_>,
         backlogs: &Backlogs,
     ) -> Result<bool> {
-        let library = calls.library();
+        let (library, tasks) = (calls.library(), &code.tasks);
         let Some(graphs) = library.vendor.graphs() else { return Ok(false) };
         // SAFETY: the contract above; the driver copies parameters before it returns.
         unsafe {
@@ -105,7 +106,7 @@ impl Graph {
                 if !is_time || library.graphs.load(Ordering::Relaxed) >= MOST {
                     return Ok(false);
                 }
-                match Made::new(graphs, calls, stream, (tasks, sections), launch) {
+                match Made::new(graphs, calls, stream, (code, sections), launch) {
                     Ok(made) => {
                         library.graphs.fetch_add(1, Ordering::Relaxed);
                         match self {
@@ -126,7 +127,7 @@ impl Graph {
                 return Ok(true);
             }
             let Some(made) = all.iter_mut().find(|made| made.stream == stream) else { return Ok(false) };
-            match made.update_parameters(graphs, calls, tasks, launch) {
+            match made.update_parameters(graphs, calls, code, launch) {
                 Ok(()) => {}
                 Err(NotAGraph::Now) => return Ok(false),
                 Err(NotAGraph::Ever) => {
@@ -181,7 +182,7 @@ impl Made {
         graphs: &dyn Graphs,
         calls: &Entered<'_>,
         stream: RawStream,
-        what: (&[LoadedTask], &[Section]),
+        what: (&LoadedCode, &[Section]),
         launch: &Launch<'_>,
     ) -> std::result::Result<Made, NotAGraph> {
         // SAFETY: the contract above; what is given back was made here, and not launched.
@@ -193,7 +194,7 @@ impl Made {
                 .and_then(|_| graphs.make_ready(described).map_err(|_| NotAGraph::Ever));
             let ready = ready.inspect_err(|_| graphs.destroy(described))?;
             let nodes = description.nodes;
-            Ok(Made { described, ready, stream, nodes, current: key_of(what.0, launch).collect() })
+            Ok(Made { described, ready, stream, nodes, current: key_of(&what.0.tasks, launch).collect() })
         }
     }
 
@@ -206,21 +207,21 @@ impl Made {
         &mut self,
         graphs: &dyn Graphs,
         calls: &Entered<'_>,
-        tasks: &[LoadedTask],
+        code: &LoadedCode,
         launch: &Launch<'_>,
     ) -> std::result::Result<(), NotAGraph> {
-        if self.current.iter().copied().eq(key_of(tasks, launch)) {
+        if self.current.iter().copied().eq(key_of(&code.tasks, launch)) {
             return Ok(());
         }
         // Until all nodes are updated, their parameters belong to no launch.
         self.current.clear();
         for node in &mut self.nodes {
-            if let Some(kernel) = node.update_parameters(calls, tasks, launch)? {
+            if let Some(kernel) = node.update_parameters(calls, code, launch)? {
                 // SAFETY: the contract above.
                 unsafe { graphs.exchange(self.ready, node.raw, &kernel) }.map_err(|_| NotAGraph::Ever)?;
             }
         }
-        self.current.extend(key_of(tasks, launch));
+        self.current.extend(key_of(&code.tasks, launch));
         Ok(())
     }
 }

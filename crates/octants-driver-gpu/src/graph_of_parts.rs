@@ -9,8 +9,7 @@ use octants_runtime::{GraphPart, Launch, PartWork, Result};
 
 use crate::context::Entered;
 use crate::describe_graph::{Description, Node, NotAGraph};
-use crate::loaded_task::LoadedTask;
-use crate::module::Module;
+use crate::module::{LoadedCode, Module};
 use crate::symbols::RawStream;
 use crate::vendor::{CopyNode, FillNode, Graphs, RawGraph, RawNode, ReadyGraph};
 
@@ -30,8 +29,8 @@ pub struct GraphOfParts {
 /// A part, with its nodes among all.
 #[derive(Debug)]
 struct Part {
-    /// Its tasks, which stay loaded.
-    tasks: *const [LoadedTask],
+    /// Its code, which stays loaded; null for a fill or a copy.
+    code: *const LoadedCode,
     nodes: Range<usize>,
 }
 
@@ -68,18 +67,18 @@ impl GraphOfParts {
                 }
             }
             let first = description.nodes.len();
-            let mut tasks: *const [LoadedTask] = &[];
+            let mut code: *const LoadedCode = std::ptr::null();
             // SAFETY: the contract above.
             let end = unsafe {
                 match &part.work {
                     PartWork::Launch { module, sections, launch } => {
-                        let module = &*(module.0 as *const Module);
-                        tasks = &raw const *module.tasks;
-                        if module.tasks.iter().any(|t| t.is_numbered) {
+                        let of = &(*(module.0 as *const Module)).code;
+                        code = of;
+                        if of.tasks.iter().any(|t| t.is_numbered) {
                             numbered.push(place);
                         }
-                        kernel = kernel.or(module.tasks.first().map(|t| t.kernel));
-                        description.add(dependencies, (&module.tasks, sections), launch)?
+                        kernel = kernel.or(of.tasks.first().map(|t| t.kernel));
+                        description.add(dependencies, (of, sections), launch)?
                     }
                     PartWork::Fill { at, pattern, bytes } => {
                         vec![
@@ -93,7 +92,7 @@ impl GraphOfParts {
                 }
             };
             ends.push(end);
-            own.push(Part { tasks, nodes: first..description.nodes.len() });
+            own.push(Part { code, nodes: first..description.nodes.len() });
         }
         let nodes = description.nodes;
         // SAFETY: described above.
@@ -117,7 +116,7 @@ impl GraphOfParts {
             for node in &mut self.nodes[part.nodes.clone()] {
                 // SAFETY: the contract above; parameters are copied before the calls return.
                 unsafe {
-                    match node.update_parameters(calls, &*part.tasks, &launch) {
+                    match node.update_parameters(calls, &*part.code, &launch) {
                         Ok(None) => {}
                         Ok(Some(kernel)) => match graphs.exchange(self.ready, node.raw, &kernel) {
                             Ok(()) => {}

@@ -35,6 +35,7 @@ pub mod graph_of_parts;
 pub mod importer;
 pub mod last_launches;
 pub mod library;
+pub mod loaded_loop;
 pub mod loaded_task;
 pub mod memory;
 pub mod module;

@@ -230,6 +230,14 @@ impl LoadedTask {
         Parameter::new(launch, self.number, if self.is_numbered { launch.number } else { 0 }, of_loop)
     }
 
+    /// The number of iterations of a launch with these argument slots, 1 for a serial task; `None` if it is unknown.
+    pub fn iterations(&self, args: &[u64]) -> Option<u64> {
+        match &self.kind {
+            Kind::Serial(_) => Some(1),
+            Kind::Parallel(forms) => forms.meta.iterations(args),
+        }
+    }
+
     /// Maximum number of resident threads on the device; `None` for a serial task.
     pub fn max_resident_threads(&self) -> Option<u64> {
         match &self.kind {

@@ -7,16 +7,33 @@ use octants_runtime::{DeviceError, ErrorKind, Result};
 
 use crate::context::{Context, Entered};
 use crate::graph::Graph;
+use crate::loaded_loop::{LoadedLoop, load_loop};
 use crate::loaded_task::{LoadedTask, load_code, load_task};
 use crate::symbols::RawModule;
+
+/// The tasks and loops of a module.
+#[derive(Debug, Default)]
+pub struct LoadedCode {
+    /// In the artifact's order.
+    pub tasks: Box<[LoadedTask]>,
+    /// Those that the device can launch.
+    pub loops: Box<[LoadedLoop]>,
+}
+
+impl LoadedCode {
+    /// A loop, by its number, if one launch of it is faster than a launch for each task.
+    pub fn suitable_loop(&self, number: u32, args: &[u64]) -> Option<&LoadedLoop> {
+        self.loops.iter().find(|l| l.number == number && l.suits(&self.tasks, args))
+    }
+}
 
 /// Loaded code.
 #[derive(Debug)]
 pub struct Module {
     /// In the artifact's order.
     handles: Vec<RawModule>,
-    /// In the artifact's order.
-    pub tasks: Box<[LoadedTask]>,
+    /// What can be launched.
+    pub code: LoadedCode,
     /// All of them as one.
     pub graph: Mutex<Graph>,
 }
@@ -32,7 +49,7 @@ impl Module {
         let calls = context.enter_aside()?;
         let kernel = calls.library().last.number_of(&artifact.kernel, artifact.defined_at.as_deref());
         let asserts = artifact.sites.iter().any(|s| s.kind == SiteKind::Assert);
-        let (mut handles, mut tasks) = (Vec::new(), Vec::with_capacity(artifact.tasks.len()));
+        let (mut handles, mut tasks, mut loops) = (Vec::new(), Vec::with_capacity(artifact.tasks.len()), Vec::new());
         let mut load = || {
             for code in &artifact.modules {
                 handles.push(load_code(&calls, code)?);
@@ -43,10 +60,16 @@ impl Module {
                 let task = unsafe { load_task(context, &calls, handle, task, (number, kernel), asserts) };
                 tasks.push(task.map_err(|e| e.to_string())?);
             }
+            for of in artifact.loops.iter().filter(|of| of.has_words()) {
+                let handle = *handles.get(of.module as usize).ok_or("a loop's module is missing")?;
+                // SAFETY: as above.
+                loops.extend(unsafe { load_loop(context, &calls, handle, of) }.map_err(|e| e.to_string())?);
+            }
             Ok(())
         };
         let loaded: std::result::Result<(), String> = load();
-        let module = Module { handles, tasks: tasks.into_boxed_slice(), graph: Mutex::default() };
+        let code = LoadedCode { tasks: tasks.into_boxed_slice(), loops: loops.into_boxed_slice() };
+        let module = Module { handles, code, graph: Mutex::default() };
         if let Err(message) = loaded {
             // SAFETY: nothing has used it.
             unsafe { module.unload(&calls) };
@@ -63,7 +86,7 @@ impl Module {
         // SAFETY: the contract above. At the end of the process it is gone already.
         unsafe {
             self.graph.into_inner().unwrap_or_else(PoisonError::into_inner).destroy(calls);
-            for task in &self.tasks {
+            for task in &self.code.tasks {
                 task.unload(calls);
             }
             for handle in self.handles {

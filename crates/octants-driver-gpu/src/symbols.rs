@@ -69,6 +69,7 @@ pub mod code {
     pub const OUT_OF_MEMORY: i32 = 2;
     pub const NO_DEVICE: i32 = 100;
     pub const NOT_READY: i32 = 600;
+    pub const TOO_MANY_RESIDENT_BLOCKS: i32 = 720;
 }
 
 /// The properties of a new memory pool.
@@ -282,6 +283,10 @@ functions! {
             RawStream, *mut *mut c_void, *mut *mut c_void);
     }
     optional {
+        /// Launches a kernel whose blocks are resident all at the same time.
+        launch_resident(
+            RawFunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint,
+            RawStream, *mut *mut c_void);
         /// Creates a memory pool.
         pool_create(*mut RawPool, *const PoolProperties);
         /// Gives it back.

@@ -44,6 +44,8 @@ pub struct Facts {
     pub final_codes: &'static [i32],
     /// Attribute: how many multiprocessors there are.
     pub multiprocessors: DeviceAttribute,
+    /// Attribute: whether there are cooperative launches.
+    pub cooperates: DeviceAttribute,
     /// Attribute: threads of a warp.
     pub warp: DeviceAttribute,
     /// Attribute: kilohertz of the clock that code can read, if its rate is fixed.
@@ -143,6 +145,9 @@ pub trait Graphs {
         // SAFETY: the trait's contract.
         unsafe { self.add_kernel(to, &[dependencies], kernel) }
     }
+
+    /// Adds a kernel whose blocks are resident all at the same time.
+    unsafe fn add_resident(&self, to: RawGraph, dependencies: &[RawNode], kernel: &KernelNode) -> Called<RawNode>;
 
     /// Adds an empty node that waits for several others.
     unsafe fn add_join(&self, to: RawGraph, dependencies: &[RawNode]) -> Called<RawNode>;

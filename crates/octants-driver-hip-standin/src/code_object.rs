@@ -39,6 +39,10 @@ impl Code for Read {
         Some(Entry { at: 0, parameter_bytes: *self.kernels.get(name)?, most_threads: 1024 })
     }
 
+    fn most_resident(&self) -> u32 {
+        u32::MAX
+    }
+
     unsafe fn run(&self, _: Entry, _: Grid, _: &[u64], _: &LaunchEnvironment<'_>) -> Result<(), Crash> {
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::Ordering;
 
-use crate::exports::LAUNCHES;
+use crate::exports::{LAUNCHES, RESIDENT_LAUNCHES};
 use crate::faults;
 use crate::lock::lock;
 use crate::state::{SEED, state};
@@ -56,6 +56,12 @@ pub unsafe extern "C" fn standin_count(counts: *mut [u64; 8]) {
     ];
     // SAFETY: the contract above.
     unsafe { counts.write(counted) }
+}
+
+/// The number of launches so far whose blocks are resident at the same time.
+#[unsafe(no_mangle)]
+pub extern "C" fn standin_resident_launches() -> u64 {
+    RESIDENT_LAUNCHES.load(Ordering::Relaxed)
 }
 
 /// Makes all further calls on a device return this code, as after an unrecoverable error. Zero repairs it.

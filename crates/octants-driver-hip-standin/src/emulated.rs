@@ -59,6 +59,10 @@ impl Code for Emulated {
         Some(Entry { at, parameter_bytes, most_threads })
     }
 
+    fn most_resident(&self) -> u32 {
+        launch::RESIDENT as u32
+    }
+
     unsafe fn run(
         &self,
         entry: Entry,

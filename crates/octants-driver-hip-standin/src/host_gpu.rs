@@ -68,13 +68,24 @@ impl Code for SharedObject {
         }
     }
 
+    fn most_resident(&self) -> u32 {
+        if self.block.is_some() { 1 } else { u32::MAX }
+    }
+
     unsafe fn run(&self, entry: Entry, grid: Grid, parameter: &[u64], _: &LaunchEnvironment<'_>) -> Result<(), Crash> {
         // SAFETY: the entry is one of this code.
         let function = unsafe { std::mem::transmute::<usize, EntryPoint>(entry.at) };
-        (0..grid.blocks).try_for_each(|number| {
+        let run = |number| {
             let _alone = self.block.as_ref().map(lock);
             // SAFETY: the contract above.
             unsafe { run_block(function, parameter, number, grid) }
+        };
+        if !grid.resident {
+            return (0..grid.blocks).try_for_each(run);
+        }
+        std::thread::scope(|scope| {
+            let blocks: Vec<_> = (0..grid.blocks).map(|number| scope.spawn(move || run(number))).collect();
+            blocks.into_iter().try_for_each(|block| block.join().expect("a block does not panic"))
         })
     }
 }

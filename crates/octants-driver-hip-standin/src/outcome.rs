@@ -15,6 +15,7 @@ pub mod code {
     pub const ILLEGAL_STATE: i32 = 401;
     pub const NOT_FOUND: i32 = 500;
     pub const NOT_READY: i32 = 600;
+    pub const COOPERATIVE_LAUNCH_TOO_LARGE: i32 = 720;
     pub const CAPTURE_UNSUPPORTED: i32 = 900;
     pub const CAPTURE_INVALIDATED: i32 = 901;
     pub const CAPTURE_MERGE: i32 = 902;

@@ -20,6 +20,8 @@ pub struct Grid {
     pub threads: u32,
     /// Warp size.
     pub warp: u32,
+    /// All blocks run at the same time, because they wait for one another.
+    pub resident: bool,
 }
 
 /// The environment of a launch, for processors that check each access.
@@ -44,6 +46,8 @@ pub trait Processor: Send + Sync {
 pub trait Code: Send + Sync {
     /// Looks up an entry point.
     fn entry(&self, name: &str) -> Option<Entry>;
+    /// Maximum number of blocks that can run at the same time.
+    fn most_resident(&self) -> u32;
     /// Runs an entry point in every thread of a grid, and returns when all have ended. `parameter` is the launch's
     /// parameter block; pointers in it are valid in this process.
     ///

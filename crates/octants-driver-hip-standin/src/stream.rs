@@ -151,8 +151,9 @@ impl Stream {
             }
             Work::Allocate { at } => state.memory.make_valid(*at),
             Work::Free { at } => state.memory.release(*at),
-            Work::Launch { function, blocks, threads, parameter } => {
-                let grid = Grid { blocks: *blocks, threads: *threads, warp: state.settings.warp };
+            Work::Launch { function, blocks, threads, resident, parameter } => {
+                let (warp, resident) = (state.settings.warp, *resident);
+                let grid = Grid { blocks: *blocks, threads: *threads, warp, resident };
                 let environment = LaunchEnvironment {
                     block: &|address| state.memory.usable(address, self.device),
                     seed: SEED.load(Ordering::Relaxed),

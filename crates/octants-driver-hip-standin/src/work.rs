@@ -23,7 +23,7 @@ pub enum Work {
     /// Frees memory.
     Free { at: u64 },
     /// Launches a kernel.
-    Launch { function: Arc<Function>, blocks: u32, threads: u32, parameter: Vec<u64> },
+    Launch { function: Arc<Function>, blocks: u32, threads: u32, resident: bool, parameter: Vec<u64> },
     /// Multiplies a sparse matrix by a vector.
     Multiply { product: Product },
     /// Launches a graph.

@@ -34,6 +34,7 @@ static FACTS: Facts = Facts {
         code::LAUNCH_FAILURE,
     ],
     multiprocessors: number::DEVICE_MULTIPROCESSOR_COUNT,
+    cooperates: number::DEVICE_COOPERATIVE_LAUNCH,
     warp: number::DEVICE_WARP_SIZE,
     clock_rate: None,
     pools: number::DEVICE_MEMORY_POOLS_SUPPORTED,

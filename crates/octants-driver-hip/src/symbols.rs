@@ -31,6 +31,7 @@ pub mod code {
 pub mod number {
     #![allow(missing_docs)]
     pub const DEVICE_MULTIPROCESSOR_COUNT: i32 = 63;
+    pub const DEVICE_COOPERATIVE_LAUNCH: i32 = 10;
     pub const DEVICE_WARP_SIZE: i32 = 87;
     pub const DEVICE_MEMORY_POOLS_SUPPORTED: i32 = 88;
     pub const HOST_COHERENT: u32 = 0x4000_0000;
@@ -90,6 +91,7 @@ pub const NAMES: Names = Names {
     function_attribute: "hipFuncGetAttribute",
     occupancy: "hipModuleOccupancyMaxActiveBlocksPerMultiprocessor",
     launch: "hipModuleLaunchKernel",
+    launch_resident: "hipModuleLaunchCooperativeKernel",
     pool_create: "hipMemPoolCreate",
     pool_destroy: "hipMemPoolDestroy",
     pool_set: "hipMemPoolSetAttribute",

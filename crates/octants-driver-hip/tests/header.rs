@@ -124,6 +124,8 @@ fn program(table: &[Signature]) -> String {
         ("hipErrorStreamCaptureWrongThread", standin::CAPTURE_WRONG_THREAD as usize),
         ("hipErrorNotReady", 600),
         ("hipDeviceAttributeMultiprocessorCount", number::DEVICE_MULTIPROCESSOR_COUNT as usize),
+        ("hipDeviceAttributeCooperativeLaunch", number::DEVICE_COOPERATIVE_LAUNCH as usize),
+        ("hipErrorCooperativeLaunchTooLarge", octants_driver_gpu::symbols::code::TOO_MANY_RESIDENT_BLOCKS as usize),
         ("hipDeviceAttributeWarpSize", number::DEVICE_WARP_SIZE as usize),
         ("hipDeviceAttributeMemoryPoolsSupported", number::DEVICE_MEMORY_POOLS_SUPPORTED as usize),
         ("hipHostMallocCoherent", number::HOST_COHERENT as usize),

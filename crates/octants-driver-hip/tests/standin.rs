@@ -74,6 +74,7 @@ fn functions_have_the_signatures_of_the_table() {
         function_attribute: hipFuncGetAttribute,
         occupancy: hipModuleOccupancyMaxActiveBlocksPerMultiprocessor,
         launch: hipModuleLaunchKernel,
+        launch_resident: Some(hipModuleLaunchCooperativeKernel),
         pool_create: None,
         pool_destroy: Some(hipMemPoolDestroy),
         pool_set: Some(hipMemPoolSetAttribute),

@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
+use octants_artifact::DeviceContext;
+
 use crate::buffer::Buffer;
 use crate::caller::Caller;
 use crate::capture::{Capture, CapturedLaunch, RecordedWork, Step, Work};
@@ -419,7 +421,8 @@ impl Layout {
             step.work.buffers().into_iter().for_each(|(buffer, writes)| layout.note_use(buffer, writes));
         }
         for bytes in frames {
-            let frame = if bytes == 0 { None } else { Some(Buffer::allocate(device, bytes, Contents::Any)?) };
+            let bytes = if bytes == 0 { 0 } else { DeviceContext::BEFORE_FRAME + bytes };
+            let frame = if bytes == 0 { None } else { Some(Buffer::allocate(device, bytes, Contents::Zeroed)?) };
             frame.iter().for_each(|f| layout.note_use(f, true));
             layout.frames.push(frame);
         }
@@ -452,7 +455,8 @@ impl Layout {
 
     /// The frame of a lane.
     pub(crate) fn frame(&self, lane: usize) -> DevicePtr {
-        self.frames.get(lane).and_then(Option::as_ref).map_or(DevicePtr(0), Buffer::address)
+        let at = |frame: &Buffer| DevicePtr(frame.address().0 + DeviceContext::BEFORE_FRAME);
+        self.frames.get(lane).and_then(Option::as_ref).map_or(DevicePtr(0), at)
     }
 }
 

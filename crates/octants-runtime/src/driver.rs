@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use octants_artifact::{Artifact, CodeTarget};
+use octants_artifact::{Artifact, CodeTarget, DeviceContext};
 
 use crate::caller::Caller;
 use crate::error::{ErrorKind, Result};
@@ -90,7 +90,10 @@ pub struct Launch<'a> {
     /// A copy of the argument slots in device memory, which the code reads if the slots exceed
     /// [`Driver::max_argument_bytes`]. Written in stream order, before the tasks.
     pub args_at: Option<DevicePtr>,
-    /// The stream's frame, at least as large as the kernel needs; uninitialized.
+    /// The stream's frame, at least as large as the kernel needs; uninitialized. Before it are
+    /// [`DeviceContext::BEFORE_FRAME`] bytes that only persistent loops write.
+    ///
+    /// [`DeviceContext::BEFORE_FRAME`]: octants_artifact::DeviceContext::BEFORE_FRAME
     pub frame: DevicePtr,
     /// Result slots, in memory both host and device can reach.
     pub result: DevicePtr,
@@ -142,6 +145,11 @@ impl Launch<'_> {
     /// Address of the iteration count of a loop, by number; zero if not counted.
     pub fn rounds_at(&self, number: u32) -> u64 {
         if self.rounds.0 == 0 { 0 } else { self.rounds.0 + 8 * u64::from(number) }
+    }
+
+    /// Address of the words of a persistent loop, by number.
+    pub fn words_of_loop(&self, number: u32) -> u64 {
+        self.frame.0 - DeviceContext::BEFORE_FRAME + DeviceContext::LOOP_BYTES * u64::from(number)
     }
 }
 
@@ -420,6 +428,18 @@ pub trait Driver: Send + Sync + 'static {
 
     /// Queues a task. `launch.args` has the artifact's number of slots.
     unsafe fn launch(&self, stream: StreamHandle, task: TaskHandle, launch: &Launch<'_>) -> Result<()>;
+
+    /// Queues a data-dependent loop, given by its number, as one launch. Returns false, with nothing queued, if the
+    /// device cannot, or would take longer than with a launch for each task.
+    unsafe fn launch_loop(
+        &self,
+        _stream: StreamHandle,
+        _module: ModuleHandle,
+        _number: u32,
+        _launch: &Launch<'_>,
+    ) -> Result<bool> {
+        Ok(false)
+    }
 
     /// Queues all tasks of a module as one graph, which later launches reuse. `sections` defines their order; without
     /// sections they run in sequence. Returns false, with nothing queued, if the caller has to launch them one by one.

@@ -1,9 +1,13 @@
 //! [`Scratch`]: stream memory that launches reuse one after the other.
 
+use octants_artifact::DeviceContext;
+
 use crate::channel::Channel;
 use crate::driver::{Contents, DevicePtr, Driver, StreamHandle};
 use crate::error::Result;
 use crate::staging::Staging;
+
+const BEFORE_FRAME: u64 = DeviceContext::BEFORE_FRAME;
 
 /// The scratch memory that a kernel needs.
 #[derive(Debug, Clone, Copy)]
@@ -70,6 +74,13 @@ impl Default for Scratch {
     }
 }
 
+/// # Safety
+/// As [`Driver::free`], for a frame of [`Scratch::grow`].
+unsafe fn free_frame(driver: &dyn Driver, stream: StreamHandle, (frame, bytes): (DevicePtr, u64)) {
+    // SAFETY: the contract above.
+    unsafe { driver.free(stream, DevicePtr(frame.0 - BEFORE_FRAME), BEFORE_FRAME + bytes) }
+}
+
 impl Scratch {
     /// True when there is room for a kernel's frame and results.
     #[inline]
@@ -88,11 +99,12 @@ impl Scratch {
                 // Memory that a graph uses must not be part of it, because its owner may launch the graph any number of
                 // times.
                 let place = (!graphs).then_some(stream);
-                let frame = driver.allocate(place, bytes, Contents::Any)?;
+                let frame = driver.allocate(place, BEFORE_FRAME + bytes, Contents::Zeroed)?;
+                let frame = DevicePtr(frame.0 + BEFORE_FRAME);
                 if self.frame_bytes > 0 && graphs {
                     self.frames_of_graphs.push((self.frame, self.frame_bytes));
                 } else if self.frame_bytes > 0 {
-                    driver.free(stream, self.frame, self.frame_bytes);
+                    free_frame(driver, stream, (self.frame, self.frame_bytes));
                 }
                 (self.frame, self.frame_bytes) = (frame, bytes);
             }
@@ -121,9 +133,9 @@ impl Scratch {
         // SAFETY: allocated by `grow` from the same driver; the owner has waited for the stream's work.
         unsafe {
             if self.frame_bytes > 0 {
-                driver.free(stream, self.frame, self.frame_bytes);
+                free_frame(driver, stream, (self.frame, self.frame_bytes));
             }
-            self.frames_of_graphs.drain(..).for_each(|(frame, bytes)| driver.free(stream, frame, bytes));
+            self.frames_of_graphs.drain(..).for_each(|frame| free_frame(driver, stream, frame));
             if self.result_bytes > 0 {
                 driver.free_pinned(self.result, self.result_bytes);
             }

@@ -329,6 +329,14 @@ impl Target for Gpu {
         TaskEntry { function, context: e.param(function, 0), share: Share::Strided }
     }
 
+    fn declare_part(&self, e: &Emitter, symbol: &str) -> TaskEntry {
+        let function = e.add_function(symbol, e.function_type(e.void, &mut [self.context_type(e)]));
+        e.set_internal(function);
+        e.function_attribute(function, "alwaysinline", 0);
+        self.describe_context(e, function, 0);
+        TaskEntry { function, context: e.param(function, 0), share: Share::Strided }
+    }
+
     fn prefer_loads_ahead(&self, e: &Emitter, function: V, threads: Option<u32>) {
         self.vendor.prefer_loads_ahead(e, function, self.threads_of_block(threads));
     }
@@ -342,7 +350,7 @@ impl Target for Gpu {
     }
 
     fn declare_count(&self, e: &Emitter, symbol: &str) -> (V, V) {
-        // The launcher or the code counts iterations: nothing calls this function, and the optimizer removes it.
+        // Nothing calls this function, and the optimizer removes it.
         let function = e.add_function(&format!("{symbol}_count"), e.function_type(e.i64, &mut [self.context_type(e)]));
         e.set_internal(function);
         (function, e.param(function, 0))

@@ -107,6 +107,10 @@ pub(crate) trait Target {
     /// Declares a task; `pointers` more parameters follow those that the host passes. `threads` is the block size that
     /// the user requested.
     fn declare_task(&self, e: &Emitter, symbol: &str, pointers: usize, threads: Option<u32>) -> TaskEntry;
+    /// Declares a function with the code of a task, which an entry point calls with its own context.
+    fn declare_part(&self, _e: &Emitter, _symbol: &str) -> TaskEntry {
+        panic!("compiler bug: this target has no persistent loops")
+    }
     /// Declares the function that counts a task's iterations: its value and its context.
     fn declare_count(&self, e: &Emitter, symbol: &str) -> (V, V);
     /// The offset in the context of the function that long loops call periodically, so that the host can interrupt

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Handle, finish, give, queue, unsafe_call};
 use crate::code::{Function, load};
+use crate::exports::devices::MULTIPROCESSORS;
 use crate::faults::note;
 use crate::lock::lock;
 use crate::outcome::{Outcome, code};
@@ -126,22 +127,60 @@ pub unsafe extern "C" fn hipModuleLaunchKernel(
     parameters: *mut *mut c_void,
     extra: *mut *mut c_void,
 ) -> c_int {
-    const CALL: &str = "hipModuleLaunchKernel";
-    let known = match function(CALL, f) {
+    if parameters.is_null() == extra.is_null() {
+        return code::INVALID_VALUE;
+    }
+    let grid = [blocks, blocks_y, blocks_z, threads, threads_y, threads_z];
+    // SAFETY: HIP's contract.
+    unsafe { launch("hipModuleLaunchKernel", f, grid, stream, parameters, false) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipModuleLaunchCooperativeKernel(
+    f: Handle,
+    blocks: c_uint,
+    blocks_y: c_uint,
+    blocks_z: c_uint,
+    threads: c_uint,
+    threads_y: c_uint,
+    threads_z: c_uint,
+    _memory: c_uint,
+    stream: Handle,
+    parameters: *mut *mut c_void,
+) -> c_int {
+    let grid = [blocks, blocks_y, blocks_z, threads, threads_y, threads_z];
+    // SAFETY: HIP's contract.
+    unsafe { launch("hipModuleLaunchCooperativeKernel", f, grid, stream, parameters, true) }
+}
+
+/// Queues a kernel; `grid` is the number of blocks along each axis, and then that of threads.
+///
+/// # Safety
+/// As HIP says of a launch.
+unsafe fn launch(
+    call: &'static str,
+    f: Handle,
+    grid: [c_uint; 6],
+    stream: Handle,
+    parameters: *mut *mut c_void,
+    resident: bool,
+) -> c_int {
+    let known = match function(call, f) {
         Ok(known) => known,
         Err(c) => return finish(Err(c)),
     };
+    let [blocks, blocks_y, blocks_z, threads, threads_y, threads_z] = grid;
     if blocks == 0 || threads == 0 || [blocks_y, blocks_z, threads_y, threads_z] != [1; 4] {
         return code::INVALID_CONFIGURATION;
     }
     if threads > known.entry.most_threads {
-        note(format!("{CALL}: {threads} threads of a block for code made for {}", known.entry.most_threads));
+        note(format!("{call}: {threads} threads of a block for code made for {}", known.entry.most_threads));
         return code::INVALID_CONFIGURATION;
     }
-    if parameters.is_null() == extra.is_null() {
-        return code::INVALID_VALUE;
+    if resident && blocks > MULTIPROCESSORS.min(known.module.code.most_resident()) {
+        return code::COOPERATIVE_LAUNCH_TOO_LARGE;
     }
-    queue(CALL, stream, |_| {
+    queue(call, stream, |_| {
         if parameters.is_null() {
             return Err(code::INVALID_VALUE);
         }
@@ -152,9 +191,15 @@ pub unsafe extern "C" fn hipModuleLaunchKernel(
             std::ptr::copy_nonoverlapping(from, parameter.as_mut_ptr().cast(), known.entry.parameter_bytes);
         }
         LAUNCHES.fetch_add(1, Ordering::Relaxed);
-        Ok(Work::Launch { function: known.clone(), blocks, threads, parameter })
+        if resident {
+            RESIDENT_LAUNCHES.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(Work::Launch { function: known.clone(), blocks, threads, resident, parameter })
     })
 }
+
+/// Number of launches so far whose blocks are resident at the same time.
+pub static RESIDENT_LAUNCHES: AtomicU64 = AtomicU64::new(0);
 
 /// Number of launches so far.
 pub static LAUNCHES: AtomicU64 = AtomicU64::new(0);

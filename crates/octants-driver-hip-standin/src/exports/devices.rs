@@ -55,11 +55,15 @@ pub unsafe extern "C" fn hipDeviceGetName(name: *mut c_char, length: c_int, devi
     }))
 }
 
+/// Multiprocessors of a device. Each has room for one block.
+pub const MULTIPROCESSORS: u32 = 2;
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int) -> c_int {
     finish(known_device(device).and_then(|()| {
         let answer = match attribute {
-            63 => 2,
+            10 => 1,
+            63 => MULTIPROCESSORS as c_int,
             87 => state().settings.warp as c_int,
             88 => 1,
             _ => return Err(code::INVALID_VALUE),

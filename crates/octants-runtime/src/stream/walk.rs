@@ -127,6 +127,7 @@ impl<'a> Walk<'a> {
                         Section::InOrder(tasks) => self.tasks(at.on, tasks.clone(), launch)?,
                         Section::Groups(groups) => self.groups(at, groups, launch).await?,
                         Section::While(of, body) => match of.guarded {
+                            Some(_) if self.in_one_launch(at, of.number, launch)? => {}
                             Some(guarded) if self.queues_ahead(launch) => {
                                 // A copy may be under way still.
                                 let ended = self.guarded_rounds(at, (of, guarded, body), launch).await;

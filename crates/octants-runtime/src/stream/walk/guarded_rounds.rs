@@ -1,4 +1,5 @@
-//! Guarded iterations of a data-dependent loop: the host queues them before it knows whether the loop has ended.
+//! Guarded iterations of a data-dependent loop: one launch runs all of them, or the host queues them before it knows
+//! whether the loop has ended.
 
 use octants_artifact::GuardedIterations;
 
@@ -19,6 +20,16 @@ impl Walk<'_> {
     pub(super) fn queues_ahead(&self, launch: &Launch<'_>) -> bool {
         let queues = matches!(self.completion, Completion::Queued { .. }) && !self.measures;
         queues && launch.channel.0 == 0 && !self.stream.device.host_addressable
+    }
+
+    /// Queues a loop as one launch, if that is possible and faster.
+    ///
+    /// # Safety
+    /// As [`Walk::run`].
+    pub(super) unsafe fn in_one_launch(&self, at: Place, number: u32, launch: &Launch<'_>) -> Result<bool> {
+        let (driver, module) = (&self.stream.device.driver, self.kernel.module);
+        // SAFETY: the contract above; the kernel is loaded while it is borrowed.
+        Ok(self.queues_ahead(launch) && unsafe { driver.launch_loop(at.on, module, number, launch)? })
     }
 
     /// As [`Walk::rounds`]. From the third iteration on, work is queued before the condition of the work before it
