@@ -438,7 +438,7 @@ impl<'a> Description<'a> {
     fn loop_in_one_launch(&self, what: &Described<'_>, to: RawGraph, number: u32) -> Option<usize> {
         let code = what.code;
         let is_possible = !self.shared && to == self.outermost && what.launch.channel.0 == 0;
-        let of = code.suitable_loop(number, what.launch.args).filter(|_| is_possible)?;
+        let of = code.suitable_loop(number, what.launch.args, true).filter(|_| is_possible)?;
         code.loops.iter().position(|l| std::ptr::eq(l, of))
     }
 

@@ -177,12 +177,17 @@ impl Graphs for Acme {
             let first = kernel.parameter.cast::<u64>();
             std::slice::from_raw_parts(first, if *first == SWITCH { 11 } else { 8 })
         };
-        // A task of these tests has no frame, no result, no channel and no seed.
-        let of_loop = Some(words[7]).filter(|at| *at != 0 && words[..6] == [0; 6]);
+        // A task of these tests has no result, no channel and no seed.
+        let of_loop = Some(words[7]).filter(|at| *at != 0 && words[1..6] == [0; 5]);
         let of_loop = of_loop.map_or_else(String::new, |at| format!(", guarded at {at}"));
         note(format!("kernel after {}{of_loop}", dependencies.len()));
         note_decision(words);
         called("graph_kernel", RawNode(null_mut()))
+    }
+
+    unsafe fn add_resident(&self, _to: RawGraph, dependencies: &[RawNode], kernel: &KernelNode) -> Called<RawNode> {
+        note(format!("{} resident blocks after {}", kernel.shape.blocks, dependencies.len()));
+        called("graph_resident", RawNode(null_mut()))
     }
 
     unsafe fn add_join(&self, _to: RawGraph, dependencies: &[RawNode]) -> Called<RawNode> {
@@ -325,6 +330,9 @@ fn cases<'a>(context: &'a Context, e: &'a Entered<'a>) -> Vec<Case<'a>> {
             case("launch", "launching kernel `scale`", move || {
                 e.launch(none, GridShape::ONE, none, none, e.library().last.number_of("scale", None))
             }),
+            case("launch_resident", "launching kernel `scale`", move || {
+                e.launch_resident(none, GridShape::ONE, none, none, e.library().last.number_of("scale", None))
+            }),
             case("pool_create", "creating a memory pool", || e.create_pool(0, 0)),
             case("pool_set", "setting the release threshold of a memory pool", || e.create_pool(0, 0)),
             case("pool_destroy", "destroying a memory pool", move || e.destroy_pool(none)),
@@ -407,7 +415,7 @@ fn a_coarsened_variant_as_text_is_loaded_on_first_use_and_optional() {
         let module = Module::load(&context, &artifact).unwrap();
         let entered = context.enter().unwrap();
         FAILS.set(("module_load", if works { code::SUCCESS } else { INVALID_VALUE }));
-        let blocks_for = |n: u64| module.tasks[0].plan(&entered, &[n]).map(|(_, shape)| shape.blocks);
+        let blocks_for = |n: u64| module.code.tasks[0].plan(&entered, &[n]).map(|(_, shape)| shape.blocks);
         assert_eq!(blocks_for(6), Some(6), "few iterations");
         assert_eq!(blocks_for(8), Some(blocks));
         FAILS.set(("", 0));
@@ -418,7 +426,7 @@ fn a_coarsened_variant_as_text_is_loaded_on_first_use_and_optional() {
     let module = Module::load(&context, &artifact).unwrap();
     FAILS.set(("module_load", INVALID_VALUE));
     let entered = context.enter().unwrap();
-    assert_eq!(module.tasks[0].plan(&entered, &[8]).map(|(_, shape)| shape.blocks), Some(2));
+    assert_eq!(module.code.tasks[0].plan(&entered, &[8]).map(|(_, shape)| shape.blocks), Some(2));
     FAILS.set(("", 0));
 }
 

@@ -352,7 +352,7 @@ impl Driver for GpuDriver {
     ) -> Result<bool> {
         // SAFETY: the handle is the address of a module that the trait's contract keeps loaded.
         let code = unsafe { &(*(module.0 as *const Module)).code };
-        let Some(found) = code.suitable_loop(number, launch.args) else { return Ok(false) };
+        let Some(found) = code.suitable_loop(number, launch.args, false) else { return Ok(false) };
         // SAFETY: as in `launch`.
         unsafe { found.launch(&self.context.enter()?, self.streams.resolve(stream), &code.tasks, launch) }
     }

@@ -22,8 +22,8 @@ pub struct LoadedCode {
 
 impl LoadedCode {
     /// A loop, by its number, if one launch of it is faster than a launch for each task.
-    pub fn suitable_loop(&self, number: u32, args: &[u64]) -> Option<&LoadedLoop> {
-        self.loops.iter().find(|l| l.number == number && l.suits(&self.tasks, args))
+    pub fn suitable_loop(&self, number: u32, args: &[u64], in_a_graph: bool) -> Option<&LoadedLoop> {
+        self.loops.iter().find(|l| l.number == number && l.suits(&self.tasks, args, in_a_graph))
     }
 }
 

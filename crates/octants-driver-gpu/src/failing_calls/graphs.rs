@@ -1,10 +1,13 @@
 //! Tests of the graphs that launches become: their nodes, and their later updates.
 
-use octants_artifact::GuardedIterations;
+use octants_artifact::{GuardedIterations, PersistentLoop};
 use octants_runtime::{CheckpointWords, DataDependentLoop};
 
 use super::*;
 use crate::backlog::Backlogs;
+
+/// The frame of launches.
+const FRAME: u64 = 1 << 12;
 
 /// The calls of a launch that launch kernels, or create or update a graph.
 fn calls_of(device: &Device, kernel: &octants_runtime::LoadedKernel, args: &[u64]) -> String {
@@ -108,11 +111,23 @@ impl<'a> Sectioned<'a> {
     /// The calls of a launch.
     fn calls(&self, stream: RawStream, rounds: u64, args: &[u64]) -> String {
         LAUNCHING.take();
-        let launch = Launch {
+        let mut graph = self.module.graph.lock().unwrap();
+        let launched = self.with_launch(rounds, args, |launch| {
+            let what = (&self.module.code, self.sections);
+            // SAFETY: the functions do nothing.
+            unsafe { graph.launch(self.entered, stream, what, launch, &Backlogs::default()) }
+        });
+        assert!(launched.unwrap());
+        LAUNCHING.take().join(" ")
+    }
+
+    /// Passes a launch on.
+    fn with_launch<R>(&self, rounds: u64, args: &[u64], f: impl FnOnce(&Launch<'_>) -> R) -> R {
+        f(&Launch {
             kernel: &self.meta,
             args,
             args_at: None,
-            frame: DevicePtr(0),
+            frame: DevicePtr(FRAME),
             result: DevicePtr(0),
             channel: DevicePtr(0),
             kernel_id: 0,
@@ -126,14 +141,7 @@ impl<'a> Sectioned<'a> {
             failures: &self.failures,
             printer: &self.printer,
             caller: &Uninterruptible,
-        };
-        let mut graph = self.module.graph.lock().unwrap();
-        // SAFETY: the functions do nothing.
-        let launched = unsafe {
-            graph.launch(self.entered, stream, (&self.module.tasks[..], self.sections), &launch, &Backlogs::default())
-        };
-        assert!(launched.unwrap());
-        LAUNCHING.take().join(" ")
+        })
     }
 }
 
@@ -238,16 +246,69 @@ fn guarded_iterations_follow_one_another_before_a_decision() {
             after,
             "kernel after 0",
             "kernel after 1",
-            "kernel after 1, guarded at 40",
-            "kernel after 1, guarded at 40",
-            "kernel after 1, guarded at 40",
-            "kernel after 1, guarded at 40",
+            "kernel after 1, guarded at 4136",
+            "kernel after 1, guarded at 4136",
+            "kernel after 1, guarded at 4136",
+            "kernel after 1, guarded at 4136",
             "kernel after 1",
         ];
         let told = DESCRIBED.take();
         let told: Vec<_> = told.iter().filter(|t| t.contains("after")).skip((rounds / 512) as usize).collect();
         assert_eq!(told, expected);
     }
+}
+
+/// A module with a persistent loop of a parallel task and a serial one; the first slot is the number of iterations.
+fn with_loop() -> Artifact {
+    let meta = ParallelMeta {
+        axes: vec![(Bound::Known(0), Bound::Slot(0, ScalarKind::I64, 0))],
+        cost_per_iteration: 1.0,
+        ..ParallelMeta::default()
+    };
+    let mut artifact = Artifact { arg_slots: 2, ..serial(2) };
+    artifact.tasks[0].parallel = Some(meta);
+    let symbol = "t_loop".into();
+    artifact.loops = vec![PersistentLoop { number: 0, symbol, module: 0, tasks: vec![0, 1] }];
+    artifact
+}
+
+#[test]
+fn a_loop_of_few_iterations_is_one_node() {
+    let condition = Condition { slot: Some(1), offset: 0, kind: ScalarKind::I32 };
+    let guarded = Some(GuardedIterations { per_decision: 2, guard: 40 });
+    let sections = [Section::While(DataDependentLoop { guarded, ..of(0, condition) }, [Section::InOrder(0..2)].into())];
+    let nodes_for = |cooperates, iterations| {
+        let mut context = context();
+        context.cooperates = cooperates;
+        let entered = context.enter().unwrap();
+        let mut kernel = Sectioned::new(&entered, 2, 2, &sections);
+        kernel.module = Module::load(&context, &with_loop()).unwrap();
+        DESCRIBED.take();
+        assert!(kernel.calls(null_mut(), 0, &[iterations, 128]).ends_with("graph_launch"));
+        DESCRIBED.take()
+    };
+    assert_eq!(nodes_for(true, 8192), ["1 resident blocks after 0"]);
+    assert_eq!(nodes_for(true, 8193)[0], "loop after 0", "the device has room for one thread");
+    assert_eq!(nodes_for(false, 8192)[0], "loop after 0");
+}
+
+#[test]
+fn a_loop_without_room_is_launched_task_by_task() {
+    let mut context = context();
+    context.cooperates = true;
+    let entered = context.enter().unwrap();
+    let module = Module::load(&context, &with_loop()).unwrap();
+    let kernel = Sectioned::new(&entered, 2, 2, &[]);
+    let found = module.code.suitable_loop(0, &[8], false).unwrap();
+    let launch = || {
+        // SAFETY: the functions do nothing.
+        kernel.with_launch(0, &[8, 128], |of| unsafe { found.launch(&entered, null_mut(), &module.code.tasks, of) })
+    };
+    assert_eq!(launch().unwrap(), true);
+    FAILS.set(("launch_resident", code::TOO_MANY_RESIDENT_BLOCKS));
+    assert_eq!(launch().unwrap(), false);
+    FAILS.set(("", 0));
+    assert!(module.code.suitable_loop(0, &[8], false).is_none(), "not tried again");
 }
 
 #[test]
