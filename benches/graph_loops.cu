@@ -52,18 +52,22 @@ __global__ void count_guarded(int *left, Counter for_host) {
     if (*left == 0) *for_host = 0;
 }
 
-__global__ void persistent(float *a, float *b, float *c, int n, int *left) {
-    auto grid = cooperative_groups::this_grid();
+template <bool ONE_BLOCK> __device__ void meet() {
+    if (ONE_BLOCK) __syncthreads();
+    else cooperative_groups::this_grid().sync();
+}
+
+template <bool ONE_BLOCK> __global__ void persistent(float *a, float *b, float *c, int n, int *left) {
     int first = blockIdx.x * blockDim.x + threadIdx.x, step = gridDim.x * blockDim.x;
     do {
         for (int i = first; i < n; i += step) a[i] += 1;
-        grid.sync();
+        meet<ONE_BLOCK>();
         for (int i = first; i < n; i += step) b[i] += a[i];
-        grid.sync();
+        meet<ONE_BLOCK>();
         for (int i = first; i < n; i += step) c[i] += b[i];
-        grid.sync();
+        meet<ONE_BLOCK>();
         if (first == 0) *left -= 1;
-        grid.sync();
+        meet<ONE_BLOCK>();
     } while (*(Counter)left);
 }
 
@@ -181,15 +185,10 @@ struct Loop {
         });
     }
 
-    void in_one_kernel() {
-        int device, multiprocessors;
-        CHECK(cudaGetDevice(&device));
-        CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
+    void in_one_kernel(const char *name, void (*kernel)(float *, float *, float *, int, int *), int grid, int block) {
         void *arguments[] = {&a, &b, &c, &n, &left};
-        time("persistent kernel, a block per multiprocessor", [&] {
-            auto *kernel = reinterpret_cast<void *>(persistent);
-            int grid = std::min(blocks, multiprocessors);
-            CHECK(cudaLaunchCooperativeKernel(kernel, grid, BLOCK, arguments, 0, stream));
+        time(name, [&] {
+            CHECK(cudaLaunchCooperativeKernel(reinterpret_cast<void *>(kernel), grid, block, arguments, 0, stream));
         });
     }
 };
@@ -201,7 +200,10 @@ int main() {
     CHECK(cudaMallocHost(&loop.start, sizeof(int)));
     CHECK(cudaMallocHost(&loop.pinned, sizeof(int)));
     *loop.start = ITERATIONS;
-    for (int n : {2048, 1 << 18, 1 << 20}) {
+    int device, multiprocessors;
+    CHECK(cudaGetDevice(&device));
+    CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
+    for (int n : {2048, 8192, 1 << 16, 1 << 18, 1 << 20}) {
         loop.n = n;
         loop.blocks = (n + BLOCK - 1) / BLOCK;
         for (float **array : {&loop.a, &loop.b, &loop.c}) {
@@ -210,7 +212,9 @@ int main() {
         }
         loop.conditional(false);
         loop.conditional(true);
-        loop.in_one_kernel();
+        const char *blocks = "persistent kernel, a block per multiprocessor";
+        loop.in_one_kernel(blocks, persistent<false>, std::min(loop.blocks, multiprocessors), BLOCK);
+        if (n < 1 << 16) loop.in_one_kernel("persistent kernel, one block", persistent<true>, 1, 2 * BLOCK);
         loop.on_host();
         loop.guarded(1);
         loop.guarded(4);

@@ -21,6 +21,7 @@ from pathlib import Path
 import octants as qd
 
 ITERATIONS = 1000
+SIZES = (2048, 8192, 1 << 16, 1 << 18, 1 << 20)
 Values = qd.types.ndarray(dtype=qd.f32, ndim=1)
 Counter = qd.types.ndarray(dtype=qd.i32, ndim=0)
 
@@ -110,13 +111,13 @@ def main() -> None:
     """Prints all rows."""
     qd.init(arch=qd.cuda)
     updates("no stream")
-    for size in (2048, 1 << 18, 1 << 20):
+    for size in SIZES:
         print(f"no stream, n={size:7d}, do_while on the device {loop_times(size, None):8.2f}")
     streams = [qd.create_stream() for _ in range(9)]
     updates("with streams")
     for stream in streams[:8]:
         loop_times(2048, stream)
-    for size in (2048, 1 << 18, 1 << 20):
+    for size in SIZES:
         for name, stream in (("device", streams[0]), ("host", streams[8])):
             print(f"with streams, n={size:7d}, do_while on the {name:6s} {loop_times(size, stream):8.2f}")
     in_cuda()

@@ -304,9 +304,9 @@ fn a_loop_without_room_is_launched_task_by_task() {
         // SAFETY: the functions do nothing.
         kernel.with_launch(0, &[8, 128], |of| unsafe { found.launch(&entered, null_mut(), &module.code.tasks, of) })
     };
-    assert_eq!(launch().unwrap(), true);
+    assert!(launch().unwrap());
     FAILS.set(("launch_resident", code::TOO_MANY_RESIDENT_BLOCKS));
-    assert_eq!(launch().unwrap(), false);
+    assert!(!launch().unwrap());
     FAILS.set(("", 0));
     assert!(module.code.suitable_loop(0, &[8], false).is_none(), "not tried again");
 }
