@@ -94,6 +94,16 @@ impl Stream {
         }
     }
 
+    /// Call this before another library gets the stream: it may capture launches there into a graph, which it launches
+    /// at any time.
+    pub fn lend(&self, py: Python<'_>) -> PyResult<()> {
+        let _its_device = OnDevice::of(self.serial);
+        match program::require(py) {
+            Ok(program) if self.kind == Kind::Own => end_order(py, program.session.device()).map_err(|e| raised(py, e)),
+            _ => Ok(()),
+        }
+    }
+
     /// The driver's handle; zero once it was destroyed.
     pub fn get_handle(&self) -> u64 {
         lock(&self.inner).as_ref().map_or(0, runtime::Stream::handle)
@@ -320,8 +330,9 @@ pub fn stream_of_handle(py: Python<'_>, device: &runtime::Device, handle: u64) -
     device.stream_from_handle(handle).map_err(|e| raised(py, e))
 }
 
-/// Before a device gets another stream: waits for code that assumes the order of launches, which this thread launches
-/// no more. The interpreter's lock, which launching threads hold, separates these launches from later ones.
+/// Before a device gets another library's stream, or that library one of its streams: waits for code that assumes the
+/// order of launches, which this thread launches no more. The interpreter's lock, which launching threads hold,
+/// separates these launches from later ones.
 pub fn end_order(py: Python<'_>, device: &runtime::Device) -> Result<(), runtime::DeviceError> {
     if device.end_order() { detached::waiting(py, || device.wait_for_ordered()) } else { Ok(()) }
 }

@@ -11,7 +11,7 @@ use crate::device::on_device;
 use crate::event::Event;
 use crate::program::{self, Program};
 use crate::stream::{
-    EVENT_OR_STREAM, Kind, Stream, end_order, enter_scope, innermost, leave_scope, lock, scope_stream, stream_argument,
+    EVENT_OR_STREAM, Kind, Stream, enter_scope, innermost, leave_scope, lock, scope_stream, stream_argument,
     stream_of_any_device, stream_of_handle,
 };
 use crate::waiting::{raised, waiting};
@@ -36,13 +36,15 @@ impl Stream {
 
     /// The driver's handle; 0 for the default stream, on a device without native streams, and after `destroy()`.
     #[getter]
-    fn handle(&self) -> u64 {
-        self.get_handle()
+    fn handle(&self, py: Python<'_>) -> PyResult<u64> {
+        self.lend(py)?;
+        Ok(self.get_handle())
     }
 
     /// The vendor's handle, also of the default stream.
     #[getter]
     fn _native_handle(&self, py: Python<'_>) -> PyResult<u64> {
+        self.lend(py)?;
         Ok(self.open(py)?.native_handle())
     }
 
@@ -142,6 +144,7 @@ impl Stream {
 
     /// The protocol by which other libraries accept the stream: version and handle.
     fn __cuda_stream__(&self, py: Python<'_>) -> PyResult<(i64, u64)> {
+        self.lend(py)?;
         Ok((0, self.open(py)?.handle()))
     }
 
@@ -204,8 +207,11 @@ impl StreamScope {
 pub fn create_stream(py: Python<'_>, priority: i32, device: Option<&Bound<'_, PyAny>>) -> PyResult<Stream> {
     on_device(device, || {
         let program = program::require(py)?;
-        end_order(py, program.session.device()).map_err(|e| raised(py, e))?;
-        let stream = program.session.device().create_stream(priority).map_err(|e| raised(py, e))?;
+        let device = program.session.device();
+        if device.admit_streams() {
+            detached::waiting(py, || device.wait_for_ordered()).map_err(|e| raised(py, e))?;
+        }
+        let stream = device.create_stream(priority).map_err(|e| raised(py, e))?;
         Ok(Stream::new(&program, stream, Kind::Own))
     })
 }

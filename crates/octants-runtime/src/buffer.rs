@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::caller::{Caller, Uninterruptible};
-use crate::cores::{BufferCore, CLOSED, DeviceCore, StreamCore, Use, Writes};
+use crate::cores::{Awaited, BufferCore, CLOSED, DeviceCore, StreamCore, Update, Use, Uses, Writes};
 use crate::driver::{Contents, DevicePtr};
 use crate::error::{ErrorKind, Result};
 use crate::nesting::refuse_while_capturing;
@@ -35,6 +35,25 @@ pub enum HostAccess {
     Read,
     /// Write: all work must be done.
     Write,
+}
+
+impl Uses {
+    /// Notes that work of a stream uses the memory.
+    pub(crate) fn note(&mut self, stream: &Arc<StreamCore>, writes: bool) {
+        if writes && stream.may_be_captured() {
+            self.writes = Writes::Unseen;
+        } else if writes {
+            self.writes.add();
+        }
+        let streams = &mut self.streams;
+        if let Some(known) = streams.iter_mut().find(|u| u.is_of(stream)) {
+            known.writes |= writes;
+            return;
+        }
+        // A dropped stream has finished its work.
+        streams.retain(|u| u.stream.strong_count() > 0);
+        streams.push(Use::of(stream, writes));
+    }
 }
 
 impl BufferCore {
@@ -61,20 +80,7 @@ impl BufferCore {
 
     /// Notes that work of this stream uses the memory.
     pub(crate) fn note_use(&self, stream: &Arc<StreamCore>, writes: bool) {
-        let mut uses = lock(&self.uses);
-        if writes && stream.may_be_captured() {
-            uses.writes = Writes::Unseen;
-        } else if writes {
-            uses.writes.add();
-        }
-        let streams = &mut uses.streams;
-        if let Some(known) = streams.iter_mut().find(|u| std::ptr::eq(u.stream.as_ptr(), Arc::as_ptr(stream))) {
-            known.writes |= writes;
-            return;
-        }
-        // A dropped stream has finished its work.
-        streams.retain(|u| u.stream.strong_count() > 0);
-        streams.push(Use { stream: Arc::downgrade(stream), writes });
+        lock(&self.uses).note(stream, writes);
     }
 
     /// The contents that work finds which is queued on this stream from now on. `None` if writes to the memory may go
@@ -83,7 +89,7 @@ impl BufferCore {
         self.device.submit_held(&Uninterruptible);
         let uses = lock(&self.uses);
         let Writes::Seen(writes) = uses.writes else { return None };
-        let is_other = |u: &Use| u.stream.strong_count() > 0 && !std::ptr::eq(u.stream.as_ptr(), Arc::as_ptr(stream));
+        let is_other = |u: &Use| u.stream.strong_count() > 0 && !u.is_of(stream);
         let is_settled = !uses.streams.iter().any(|u| u.writes && is_other(u));
         is_settled.then(|| Version {
             buffer: self.id,
@@ -204,6 +210,10 @@ impl Buffer {
 
     pub(crate) fn note_use(&self, stream: &Arc<StreamCore>, writes: bool) {
         self.0.note_use(stream, writes);
+    }
+
+    pub(crate) fn note_launch(&self, stream: &Arc<StreamCore>, writes: bool, update: Update, awaited: &mut Awaited) {
+        self.0.note_launch(stream, writes, update, awaited);
     }
 
     /// Waits until the host may access the memory: only for the streams whose work conflicts with the access. Reports

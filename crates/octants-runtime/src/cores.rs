@@ -35,6 +35,9 @@ pub(crate) struct DeviceCore {
     mode: AtomicU8,
     /// Whether code that assumes the order of launches was launched.
     pub(crate) assumed_order: AtomicBool,
+    /// There are, or were, streams besides the default one.
+    pub(crate) has_streams: AtomicBool,
+    pub(crate) updates: Mutex<Updates>,
     /// Whether this is a forked child process, without the driver's threads and connections.
     abandoned: AtomicBool,
     pub(crate) buffers: Renewable<HashMap<u64, Weak<BufferCore>>>,
@@ -177,6 +180,8 @@ pub(crate) struct StreamCore {
     pub(crate) failures: Arc<Failures>,
     /// Address of the stream's channel, from the first launch that may send messages. Never changes afterwards.
     pub(crate) channel_at: AtomicU64,
+    /// Number of launches that are being queued without a turn among the device's updates.
+    pub(crate) queueing: AtomicU32,
     /// Locked during a launch, which orders the launches of several threads.
     pub(crate) scratch: Renewable<Scratch>,
 }
@@ -236,10 +241,47 @@ impl Writes {
     }
 }
 
+/// How work updates memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Update {
+    /// Not at all, or it is done.
+    #[default]
+    None,
+    /// With atomics, as far as is known.
+    Atomic,
+    /// Without them.
+    Plain,
+}
+
+/// The streams for which a launch must wait.
+pub(crate) type Awaited = Vec<Arc<StreamCore>>;
+
+/// What the launches of a device share that update memory.
+#[derive(Default)]
+pub(crate) struct Updates {
+    /// The users of memory that is not this program's, all of it together.
+    pub(crate) foreign: Vec<Use>,
+    /// Waits so far.
+    pub(crate) waits: u32,
+}
+
 /// A stream that received the address, and whether its work writes.
 pub(crate) struct Use {
     pub(crate) stream: Weak<StreamCore>,
     pub(crate) writes: bool,
+    /// How launches on it update the memory, unless they are known to be done or waited for.
+    pub(crate) update: Update,
+}
+
+impl Use {
+    pub(crate) fn of(stream: &Arc<StreamCore>, writes: bool) -> Use {
+        Use { stream: Arc::downgrade(stream), writes, update: Update::None }
+    }
+
+    /// It is this stream's.
+    pub(crate) fn is_of(&self, stream: &Arc<StreamCore>) -> bool {
+        std::ptr::eq(self.stream.as_ptr(), Arc::as_ptr(stream))
+    }
 }
 
 impl DeviceCore {
@@ -268,6 +310,8 @@ impl DeviceCore {
             workers: WorkerPool::default(),
             launches_elsewhere: OnceLock::new(),
             assumed_order: AtomicBool::new(false),
+            has_streams: AtomicBool::new(false),
+            updates: Mutex::default(),
             transfers: Transfers::default(),
             host_work: Mutex::default(),
             in_graphs: Mutex::default(),

@@ -139,7 +139,7 @@ impl Device {
         if core.immediate {
             return Ok(self.0.default.clone());
         }
-        self.leave_order()?;
+        self.admit_another()?;
         let done: Vec<_> =
             lock(&core.unnamed).extract_if(.., |s| Stream::of(s.clone()).query().unwrap_or(true)).collect();
         drop(done);

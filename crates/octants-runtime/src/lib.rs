@@ -74,6 +74,7 @@ mod staging;
 pub mod stream;
 mod track_uses;
 mod transfer;
+mod update_order;
 mod watch_launches;
 pub mod witness;
 pub mod worker_pool;

@@ -17,7 +17,7 @@ mod sparse;
 mod walk;
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 
 pub use results::Results;
@@ -139,6 +139,7 @@ impl Stream {
             owned,
             last,
             was_captured: AtomicBool::new(false),
+            queueing: AtomicU32::new(0),
             failures: Arc::new(Failures::default()),
             channel_at: AtomicU64::new(0),
             scratch: Renewable::default(),

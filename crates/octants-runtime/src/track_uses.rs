@@ -3,12 +3,13 @@
 use std::sync::{Arc, PoisonError, Weak};
 
 use crate::buffer::Version;
-use crate::cores::{BufferCore, DeviceCore, StreamCore};
+use crate::cores::{Awaited, BufferCore, DeviceCore, StreamCore, Update};
 use crate::driver::DevicePtr;
 use crate::error::{ErrorKind, Result};
 use crate::kernel::LoadedKernel;
 use crate::report::lock;
 use crate::stage_arguments::HostArray;
+use crate::update_order::Updating;
 
 impl DeviceCore {
     /// The buffer that holds this address.
@@ -69,14 +70,17 @@ impl DeviceCore {
     /// true if some of it is other host memory: the launch must then wait for its work, because nothing else tracks the
     /// users of that memory. If the device cannot address host memory, the address belongs to device memory of another
     /// library, which orders its uses.
+    ///
+    /// Adds the streams for whose updates the launch must wait.
     pub(crate) fn note_uses(
         &self,
         stream: &Arc<StreamCore>,
         kernel: &LoadedKernel,
-        args: &[u64],
-        arrays: &[HostArray],
+        (args, arrays): (&[u64], &[HostArray]),
+        updating: &mut Updating<'_>,
+        awaited: &mut Awaited,
     ) -> bool {
-        let mut foreign = false;
+        let (mut foreign, update) = (false, Update::of(kernel));
         for p in kernel.pointers.iter() {
             let address = args[p.slot as usize];
             // Launches on split arrays record the uses of these arrays themselves.
@@ -85,12 +89,17 @@ impl DeviceCore {
             }
             match self.buffer_at(address) {
                 Some(buffer) => {
-                    buffer.note_use(stream, p.written);
+                    buffer.note_launch(stream, p.written, update, awaited);
                     if kernel.exposes_addresses {
                         buffer.expose();
                     }
                 }
-                None => foreign = true,
+                None => {
+                    foreign = true;
+                    if p.written {
+                        updating.note_foreign(update, awaited);
+                    }
+                }
             }
         }
         foreign && self.driver.is_host_addressable()

@@ -12,7 +12,7 @@ use super::results::{Results, results};
 use super::walk::{Completion, Walk};
 use crate::caller::{Caller, Uninterruptible};
 use crate::capture::{self, CountedStore};
-use crate::cores::{BufferCore, StreamCore};
+use crate::cores::{Awaited, BufferCore, StreamCore, Update};
 use crate::driver::{CheckpointWords, DevicePtr, Launch, StreamHandle, TaskHandle};
 use crate::error::{DeviceError, ErrorKind, Result, is_interrupt};
 use crate::host_step::HostStep;
@@ -21,6 +21,7 @@ use crate::nesting::{self, Inside};
 use crate::scratch::{Checkpoints, Scratch};
 use crate::sections::{checkpoint_labels, decides};
 use crate::stage_arguments::{HostArray, stage};
+use crate::update_order::{Updating, takes_long, writes};
 
 impl Stream {
     /// Runs a kernel's tasks in order on this stream. Returns its result, if it has one, after waiting for it.
@@ -69,16 +70,19 @@ impl Stream {
         let core = &self.0;
         let mut scratch = core.wait_turn(caller);
         let _inside = Inside::enter();
+        let (mut updating, mut awaited) = (Updating::begin(core, writes(kernel), caller), Awaited::new());
         for (buffer, pointer) in given {
-            buffer.note_use(core, pointer.written);
+            buffer.note_launch(core, pointer.written, Update::of(kernel), &mut awaited);
             if kernel.exposes_addresses {
                 buffer.expose();
             }
         }
+        updating.order(&awaited, true, caller)?;
         scratch.checkpoints = Checkpoints::default();
         scratch.uses_are_noted = true;
         // SAFETY: the caller's contract.
         let end = unsafe { core.run(kernel, (args, &[]), &mut scratch, caller, false) };
+        drop(updating);
         scratch.uses_are_noted = false;
         // Also after a partially failed launch.
         core.mark_work().and(end)
@@ -182,10 +186,6 @@ impl Stream {
     }
 }
 
-/// The message of a launch whose code became outdated after it was looked up.
-const ORDER_ENDED: &str = "another thread has created a stream during this launch, so its code must be replaced: \
-                           launch again";
-
 impl StreamCore {
     /// # Safety
     /// As [`Stream::launch_with`]; `scratch` is used by no other work.
@@ -204,10 +204,7 @@ impl StreamCore {
         {
             return Err(self.refuse(kernel, args));
         }
-        if kernel.assumes_order {
-            if mode.is_unordered() && !device.immediate {
-                return Err(ErrorKind::Misuse { message: ORDER_ENDED.into() }.into());
-            }
+        if kernel.assumes_order && !device.immediate {
             device.assumed_order.store(true, Ordering::Release);
         }
         if !scratch.fits(kernel.room()) {
@@ -305,12 +302,17 @@ impl StreamCore {
         caller: &dyn Caller,
     ) -> Result<Option<Results>> {
         let device = &*self.device;
-        let foreign = !scratch.uses_are_noted && device.note_uses(self, kernel, args, arrays);
+        let notes = !scratch.uses_are_noted;
+        let mut updating = Updating::begin(self, notes && writes(kernel), caller);
+        let mut awaited = Awaited::new();
+        let foreign = notes && device.note_uses(self, kernel, (args, arrays), &mut updating, &mut awaited);
+        updating.order(&awaited, takes_long(kernel, caller), caller)?;
         if arrays.is_empty() && kernel.spilled_at.is_none() {
             let launch = self.describe(kernel, args, None, scratch, caller, false);
             // SAFETY: as in `run`.
             return unsafe {
                 let queued = self.queue_tasks(kernel, &launch, scratch);
+                drop(updating);
                 if foreign && queued.is_err() {
                     // Queued work may use host memory.
                     let _ = self.wait_or_cancel(caller);
@@ -332,6 +334,7 @@ impl StreamCore {
             let slots = std::mem::take(&mut scratch.slots);
             let launch = self.describe(kernel, &slots, staged.args_at, scratch, caller, false);
             let mut queued = self.queue_tasks(kernel, &launch, scratch);
+            drop(updating);
             if staged.can_be_left && !staged.pinned && queued.is_ok() {
                 // A driver that copies to pageable memory waits in its call, which nothing interrupts.
                 queued = self.wait_or_abandon(caller);
@@ -462,7 +465,8 @@ impl StreamCore {
         // SAFETY: the caller's contract; the scratch is new.
         let end = unsafe { self.run(kernel, (args, &[]), &mut scratch, &Uninterruptible, inline) };
         if inline && !self.device.immediate && args.len() == kernel.meta.arg_slots as usize {
-            self.device.note_uses(self, kernel, args, &[]);
+            let mut updating = Updating::begin(self, false, &Uninterruptible);
+            self.device.note_uses(self, kernel, (args, &[]), &mut updating, &mut Awaited::new());
         }
         let drained = self.drain_nested_log(&mut scratch);
         scratch.free(&*self.device.driver, self.handle);

@@ -14,7 +14,7 @@ use super::walk::{Completion, Walk};
 use crate::caller::Caller;
 use crate::capture::{self, CapturedLaunch, Step, Work};
 use crate::captured_graph::{CapturedGraph, Layout, Piece, PieceKind, Plan};
-use crate::cores::{DeviceCore, StreamCore};
+use crate::cores::{Awaited, DeviceCore, StreamCore, Update};
 use crate::driver::{CheckpointWords, DevicePtr, GraphPart, Launch, PartWork, StreamHandle};
 use crate::error::{ErrorKind, Result};
 use crate::foreign::Once;
@@ -22,6 +22,7 @@ use crate::fork::Fork;
 use crate::host_step::{HostStep, HostWork};
 use crate::nesting::{self, Inside};
 use crate::scratch::{Checkpoints, Room, Scratch};
+use crate::update_order::Updating;
 
 /// The shared state of the launches of a graph.
 struct Replay<'a> {
@@ -156,7 +157,9 @@ impl StreamCore {
         let device = &self.device;
         plan.lay_out(device)?;
         let Some(layout) = &mut plan.layout else { return Ok(None) };
+        let mut updating = Updating::begin(self, true, caller);
         if !device.immediate && *next > 0 {
+            updating.order(&Awaited::new(), true, caller)?;
             // Since the launch began, the host's steps have used memory that earlier steps have written.
             let later = layout.pieces[*next..].iter().take_while(|piece| !matches!(piece.kind, PieceKind::Host));
             later.flat_map(|piece| &plan.steps[piece.steps.clone()]).for_each(|step| step.note_uses(self));
@@ -166,7 +169,11 @@ impl StreamCore {
                 // SAFETY: this stream is alive.
                 unsafe { last.order_before(self.handle, Once::new(device)?.event())? };
             }
-            layout.uses().for_each(|(buffer, writes)| buffer.note_use(self, writes));
+            let mut awaited = Awaited::new();
+            for (buffer, writes) in layout.uses() {
+                buffer.note_launch(self, writes, Update::Atomic, &mut awaited);
+            }
+            updating.order(&awaited, true, caller)?;
             for handle in &plan.awaited_handles {
                 Stream::of(self.clone()).wait_for_handle(*handle)?;
             }
