@@ -25,6 +25,17 @@ def increment(x: Values):
         x[i] += 1
 
 
+@qd.kernel
+def increase_slowly(x: Values, rounds: qd.i32):
+    for i in x:
+        by = 1
+        if i % 8 == 0:
+            for k in range(rounds):
+                by = (by * 5 + k) % 7919
+            by = by * 0 + 1
+        x[i] += by
+
+
 def is_atomic(kernel, *args) -> bool:
     return "atomic add" in qd.inspect(kernel, *args, emit="ir")
 
@@ -54,12 +65,28 @@ def test_updates_are_atomic_once_streams_share_memory(request):
             increment(x, qd_stream=stream)
     assert is_atomic(increment, own[0]) == on_cpu
     shared = zeros()
-    for _ in range(40):
+    for _ in range(10):
         for stream in streams:
-            increment(shared, qd_stream=stream)
+            increase_slowly(shared, 3_000, qd_stream=stream)
+    # A launch has waited for another stream's several times.
+    assert is_atomic(increment, shared)
+    for stream in streams:
+        increment(shared, qd_stream=stream)
     qd.sync()
     assert all((x.to_numpy() == 20).all() for x in own)
-    assert (shared.to_numpy() == 120).all()
+    assert (shared.to_numpy() == 10 * 3 + 3).all()
+
+
+def test_one_stream_waits_for_the_slow_update_of_another(request):
+    x, slow, fast = zeros(), qd.create_stream(), qd.create_stream()
+    updated = qd.create_event()
+    increase_slowly(x, 50_000, qd_stream=slow)
+    updated.record(slow)
+    increment(x, qd_stream=fast)
+    fast.synchronize()
+    # On the CPU, both are atomic.
+    assert updated.query() or request.config.getoption("--arch").startswith("cpu")
+    assert (x.to_numpy() == 2).all()
 
 
 def test_updates_are_atomic_once_another_library_has_a_stream():
