@@ -212,6 +212,8 @@ pub(crate) struct Uses {
     /// Streams that may have work queued.
     pub(crate) streams: Vec<Use>,
     pub(crate) writes: Writes,
+    /// Launches that had to wait for the updates of another stream.
+    pub(crate) waits: u32,
 }
 
 /// The write count of memory, if all writes are tracked. Writes are: launches, no matter how their tasks are queued
@@ -261,7 +263,7 @@ pub(crate) type Awaited = Vec<Arc<StreamCore>>;
 pub(crate) struct Updates {
     /// The users of memory that is not this program's, all of it together.
     pub(crate) foreign: Vec<Use>,
-    /// Waits so far.
+    /// Launches that had to wait for the updates of another one.
     pub(crate) waits: u32,
 }
 

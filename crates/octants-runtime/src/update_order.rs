@@ -15,7 +15,7 @@ use std::sync::{Arc, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
 use crate::caller::Caller;
-use crate::cores::{Awaited, BufferCore, DeviceCore, StreamCore, Update, Updates, Use};
+use crate::cores::{Awaited, BufferCore, DeviceCore, StreamCore, Update, Updates, Use, Uses};
 use crate::error::Result;
 use crate::foreign::Once;
 use crate::kernel::LoadedKernel;
@@ -23,7 +23,7 @@ use crate::nesting;
 use crate::report::lock;
 use crate::sections::decides;
 
-/// The program's order ends after this many waits for updates of other streams.
+/// The program's order ends after this many launches that had to wait, because of the same memory, for another stream.
 const MOST_WAITS: u32 = 4;
 /// How often a launch looks whether another one has been queued.
 const LOOK: Duration = Duration::from_micros(20);
@@ -40,9 +40,10 @@ impl Update {
     }
 }
 
-/// Notes that a stream updates memory with these users, and which of them it must wait for.
-fn note(users: &mut Vec<Use>, stream: &Arc<StreamCore>, update: Update, awaited: &mut Awaited) {
-    let mut own = update;
+/// Notes that a stream updates memory with these users, and which of them it must wait for; `waits` counts launches
+/// that must.
+fn note((users, waits): (&mut Vec<Use>, &mut u32), stream: &Arc<StreamCore>, update: Update, awaited: &mut Awaited) {
+    let (mut own, mut waited) = (update, false);
     for user in users.iter_mut().filter(|user| !user.is_of(stream) && update.disturbs(user.update)) {
         let before = std::mem::take(&mut user.update);
         let Some(other) = user.stream.upgrade() else { continue };
@@ -51,13 +52,17 @@ fn note(users: &mut Vec<Use>, stream: &Arc<StreamCore>, update: Update, awaited:
             continue;
         }
         // Who waits for this stream from now on also waits for the other one.
-        own = own.max(before);
+        (own, waited) = (own.max(before), true);
         if !awaited.iter().any(|known| Arc::ptr_eq(known, &other)) {
             awaited.push(other);
         }
     }
     if let Some(user) = users.iter_mut().find(|user| user.is_of(stream)) {
         user.update = user.update.max(own);
+    }
+    *waits += u32::from(waited);
+    if *waits >= MOST_WAITS {
+        stream.device.set_unordered();
     }
 }
 
@@ -68,7 +73,8 @@ impl BufferCore {
         let mut uses = lock(&self.uses);
         uses.note(stream, writes);
         if writes {
-            note(&mut uses.streams, stream, update, awaited);
+            let Uses { streams, waits, .. } = &mut *uses;
+            note((streams, waits), stream, update, awaited);
         }
     }
 }
@@ -114,12 +120,15 @@ impl<'a> Updating<'a> {
         if !turn.foreign.iter().any(|user| user.is_of(self.stream)) {
             turn.foreign.push(Use::of(self.stream, true));
         }
-        note(&mut turn.foreign, self.stream, update, awaited);
+        let Updates { foreign, waits } = &mut **turn;
+        note((foreign, waits), self.stream, update, awaited);
     }
 
     /// Makes the launch wait for other streams. If it `takes_long` to be queued, others may queue work meanwhile.
     pub(crate) fn order(&mut self, awaited: &Awaited, takes_long: bool, caller: &dyn Caller) -> Result<()> {
-        let Some(turn) = &mut self.turn else { return Ok(()) };
+        if self.turn.is_none() {
+            return Ok(());
+        }
         let device = &self.stream.device;
         for other in awaited {
             while other.is_queueing() && !nesting::is_dispatching() {
@@ -128,10 +137,6 @@ impl<'a> Updating<'a> {
             }
             // SAFETY: the stream is held, and this one launches.
             unsafe { other.order_before(self.stream.handle, Once::new(device)?.event())? };
-            turn.waits += 1;
-        }
-        if turn.waits >= MOST_WAITS {
-            device.set_unordered();
         }
         if takes_long {
             self.is_marked = true;
