@@ -43,7 +43,7 @@ MUTATIONS = [
         "if self.immediate || users.is_empty() {",
         "if true {",
     ),
-    ("uses are not noted", f"{RUNTIME}/buffer.rs", "streams.push(Use { stream: Arc::downgrade(stream), writes });", ""),
+    ("uses are not noted", f"{RUNTIME}/buffer.rs", "streams.push(Use::of(stream, writes));", ""),
     (
         "host reads do not wait",
         f"{RUNTIME}/buffer.rs",
@@ -158,7 +158,7 @@ MUTATIONS = [
         "for user in users {\n                user.order_before",
         "for user in users.iter().take(1) {\n                user.order_before",
     ),
-    ("versions: writes on streams are not counted", f"{RUNTIME}/buffer.rs", "            uses.writes.add();", ""),
+    ("versions: writes on streams are not counted", f"{RUNTIME}/buffer.rs", "            self.writes.add();", ""),
     ("versions: the host's writes are not counted", f"{RUNTIME}/buffer.rs", "lock(&self.uses).writes.add();", ""),
     (
         "versions: captures are not feared",
@@ -188,7 +188,7 @@ MUTATIONS = [
     (
         "versions: a launch inside another writes nothing",
         f"{RUNTIME}/stream/launch.rs",
-        "            self.device.note_uses(self, kernel, args, &[]);",
+        "            self.device.note_uses(self, kernel, (args, &[]), &mut updating, &mut Awaited::new());",
         "",
     ),
     (

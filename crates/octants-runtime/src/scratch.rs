@@ -95,18 +95,18 @@ impl Scratch {
         // old frame is queued before its free; results are read before the next launch.
         unsafe {
             if room.frame_bytes > self.frame_bytes {
-                let bytes = room.frame_bytes.next_power_of_two().max(256);
+                let whole = (BEFORE_FRAME + room.frame_bytes).next_power_of_two().max(256);
                 // Memory that a graph uses must not be part of it, because its owner may launch the graph any number of
                 // times.
                 let place = (!graphs).then_some(stream);
-                let frame = driver.allocate(place, BEFORE_FRAME + bytes, Contents::Zeroed)?;
+                let frame = driver.allocate(place, whole, Contents::Zeroed)?;
                 let frame = DevicePtr(frame.0 + BEFORE_FRAME);
                 if self.frame_bytes > 0 && graphs {
                     self.frames_of_graphs.push((self.frame, self.frame_bytes));
                 } else if self.frame_bytes > 0 {
                     free_frame(driver, stream, (self.frame, self.frame_bytes));
                 }
-                (self.frame, self.frame_bytes) = (frame, bytes);
+                (self.frame, self.frame_bytes) = (frame, whole - BEFORE_FRAME);
             }
             if room.result_bytes > self.result_bytes {
                 if std::mem::take(&mut self.is_written) {
