@@ -80,7 +80,8 @@ STANDIN_TESTS := $(addprefix tests/python/, \
     test_failed_checks.py \
     test_interop.py test_device_interop.py test_inspect.py test_program.py test_shared_memory.py test_math.py \
     distributed/test_refused_loops.py \
-    test_algorithms.py test_loop_bounds.py test_guarded_iterations.py reverse_mode test_recorded_launches.py \
+    test_algorithms.py test_loop_bounds.py test_guarded_iterations.py test_persistent_loops.py reverse_mode \
+    test_recorded_launches.py \
     test_scattered_sums.py streams test_narrow_atomics.py simt)
 
 # Pass 4: Mesa's lavapipe, a Vulkan driver on the CPU.
@@ -95,7 +96,7 @@ VULKAN_TESTS := $(addprefix tests/python/, \
     streams/test_stream_sections.py streams/test_stream_threads.py streams/test_stream_messages.py \
     streams/test_captured_graphs.py streams/test_graph_updates.py streams/test_stream_gradients.py \
     streams/test_stream_stress.py streams/test_random_captured_graphs.py streams/test_concurrency.py \
-    reverse_mode/test_loop_trips.py simt)
+    streams/test_order_of_launches.py reverse_mode/test_loop_trips.py simt)
 
 # Pass 5: the same with the features and limits that Vulkan has on Metal.
 PORTABILITY_TESTS := $(addprefix tests/python/, \
@@ -107,7 +108,7 @@ PORTABILITY_TESTS := $(addprefix tests/python/, \
 # one with 32 run all of these; their relatives run the tests of shared memory and of cooperating threads.
 EMULATED_TESTS := $(addprefix tests/python/, \
     test_shared_memory.py test_quantized_types.py test_sparse_levels.py test_math.py test_matrix_values.py \
-    test_blocked_sums.py test_narrow_atomics.py test_fuzzed_kernels.py simt)
+    test_blocked_sums.py test_narrow_atomics.py test_fuzzed_kernels.py test_persistent_loops.py simt)
 
 test-python: $(STAMPS)/build
 	$(PYTEST) tests/python
