@@ -27,8 +27,8 @@
 //! Reading order: `compile` (a program), `facts`, `launch_memory`, `pieces`, `unit` (a module), `lower_task`,
 //! `range_loops`, `strided_loops`, `odometer`, `coarsen_threads`, `functions`, `lower_body` (control flow),
 //! `serial_loops`, `lower_op` (values), `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`,
-//! `thread_ops`, `private_copies`, `vectors`, `effects`, `random`; `metadata`, `emit`; `optimize`, `fuse_products`,
-//! `disambiguate_strides`; `fatal_errors`; `target`.
+//! `thread_ops`, `private_copies`, `vectors`, `effects`, `random`; `persistent_loops`; `metadata`, `emit`; `optimize`,
+//! `fuse_products`, `disambiguate_strides`; `fatal_errors`; `target`.
 
 mod aggregates;
 mod arithmetic;

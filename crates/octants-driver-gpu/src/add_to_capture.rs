@@ -7,7 +7,7 @@ use octants_runtime::{ErrorKind, Launch, Result, Section};
 
 use crate::context::Context;
 use crate::describe_graph::{Description, decider};
-use crate::module::LoadedCode;
+use crate::loaded_code::LoadedCode;
 use crate::symbols::RawStream;
 
 /// Adds tasks according to their sections. Returns false, with nothing added, if the vendor has no nodes for that.

@@ -15,8 +15,8 @@ use octants_artifact::{Condition, DeviceChannel};
 use octants_runtime::{CheckpointWords, DataDependentLoop, Launch, Section, checkpoint_labels, loops_of};
 
 use crate::context::{Context, Entered};
+use crate::loaded_code::LoadedCode;
 use crate::loaded_task::load_code;
-use crate::module::LoadedCode;
 use crate::symbols::RawFunction;
 use crate::vendor::{
     Called, CopyNode, Decision, FillNode, GraphLoops, Graphs, GridShape, KernelNode, RawGraph, RawNode,

@@ -13,8 +13,8 @@ use octants_runtime::{Launch, Result, Section};
 use crate::backlog::Backlogs;
 use crate::context::Entered;
 use crate::describe_graph::{Description, Node, NotAGraph, decides};
+use crate::loaded_code::LoadedCode;
 use crate::loaded_task::LoadedTask;
-use crate::module::LoadedCode;
 use crate::symbols::RawStream;
 use crate::vendor::{Graphs, RawGraph, ReadyGraph};
 

@@ -9,7 +9,8 @@ use octants_runtime::{GraphPart, Launch, PartWork, Result};
 
 use crate::context::Entered;
 use crate::describe_graph::{Description, Node, NotAGraph};
-use crate::module::{LoadedCode, Module};
+use crate::loaded_code::LoadedCode;
+use crate::module::Module;
 use crate::symbols::RawStream;
 use crate::vendor::{CopyNode, FillNode, Graphs, RawGraph, RawNode, ReadyGraph};
 

@@ -15,10 +15,9 @@
 //! - After an unrecoverable device error, every call reports that the device is lost, and frees are silent.
 //!
 //! Reading order: [`symbols`], [`vendor`], [`library`], [`open`], [`last_launches`], [`context`], [`calls`],
-//! [`memory`], [`pinned`], [`streams`], [`plan_grid`], [`loaded_task`], [`backlog`], [`describe_graph`], [`graph`],
-//! [`module`],
-//! [`graph_of_parts`], [`sparse`], [`sparse_products`], [`gpu_driver`]; [`find_device_library`], [`mod@find_library`];
-//! [`importer`].
+//! [`memory`], [`pinned`], [`streams`], [`plan_grid`], [`loaded_task`], [`loaded_loop`], [`loaded_code`], [`backlog`],
+//! [`describe_graph`], [`graph`], [`module`], [`graph_of_parts`], [`sparse`], [`sparse_products`], [`gpu_driver`];
+//! [`find_device_library`], [`mod@find_library`]; [`importer`].
 
 pub mod add_to_capture;
 pub mod backlog;
@@ -35,6 +34,7 @@ pub mod graph_of_parts;
 pub mod importer;
 pub mod last_launches;
 pub mod library;
+pub mod loaded_code;
 pub mod loaded_loop;
 pub mod loaded_task;
 pub mod memory;

@@ -7,25 +7,10 @@ use octants_runtime::{DeviceError, ErrorKind, Result};
 
 use crate::context::{Context, Entered};
 use crate::graph::Graph;
-use crate::loaded_loop::{LoadedLoop, load_loop};
-use crate::loaded_task::{LoadedTask, load_code, load_task};
+use crate::loaded_code::LoadedCode;
+use crate::loaded_loop::load_loop;
+use crate::loaded_task::{load_code, load_task};
 use crate::symbols::RawModule;
-
-/// The tasks and loops of a module.
-#[derive(Debug, Default)]
-pub struct LoadedCode {
-    /// In the artifact's order.
-    pub tasks: Box<[LoadedTask]>,
-    /// Those that the device can launch.
-    pub loops: Box<[LoadedLoop]>,
-}
-
-impl LoadedCode {
-    /// A loop, by its number, if one launch of it is faster than a launch for each task.
-    pub fn suitable_loop(&self, number: u32, args: &[u64], in_a_graph: bool) -> Option<&LoadedLoop> {
-        self.loops.iter().find(|l| l.number == number && l.suits(&self.tasks, args, in_a_graph))
-    }
-}
 
 /// Loaded code.
 #[derive(Debug)]

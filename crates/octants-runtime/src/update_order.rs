@@ -48,7 +48,8 @@ fn note((users, waits): (&mut Vec<Use>, &mut u32), stream: &Arc<StreamCore>, upd
         let before = std::mem::take(&mut user.update);
         let Some(other) = user.stream.upgrade() else { continue };
         // SAFETY: the stream is alive. A stream that cannot be asked is waited for.
-        if unsafe { stream.device.driver.query_stream(other.handle) }.unwrap_or(false) && !other.is_queueing() {
+        let is_done = || unsafe { stream.device.driver.query_stream(other.handle) }.unwrap_or(false);
+        if !other.is_queueing() && is_done() {
             continue;
         }
         // Who waits for this stream from now on also waits for the other one.
