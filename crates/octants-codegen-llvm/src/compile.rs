@@ -15,7 +15,7 @@ use crate::emit::Emitter;
 use crate::facts::Facts;
 use crate::fatal_errors::{Diagnostics, on_a_thread, on_threads};
 use crate::fuse_products::fuse_products;
-use crate::lower_task::lower_entries;
+use crate::lower_entries::lower_entries;
 use crate::optimize::{check_module, emit_code, optimize, poll_loops};
 use crate::persistent_loops::symbol_of;
 use crate::pieces::{Entry, Piece, cut, everything};

@@ -27,8 +27,8 @@
 //! Reading order: `compile` (a program), `facts`, `launch_memory`, `pieces`, `unit` (a module), `lower_task`,
 //! `range_loops`, `strided_loops`, `odometer`, `coarsen_threads`, `functions`, `lower_body` (control flow),
 //! `serial_loops`, `lower_op` (values), `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`,
-//! `thread_ops`, `private_copies`, `vectors`, `effects`, `random`; `persistent_loops`; `metadata`, `emit`; `optimize`,
-//! `fuse_products`, `disambiguate_strides`; `fatal_errors`; `target`.
+//! `thread_ops`, `private_copies`, `vectors`, `effects`, `random`; `persistent_loops`, `lower_entries`; `metadata`,
+//! `emit`; `optimize`, `fuse_products`, `disambiguate_strides`; `fatal_errors`; `target`.
 
 mod aggregates;
 mod arithmetic;
@@ -45,6 +45,7 @@ mod functions;
 mod fuse_products;
 mod launch_memory;
 mod lower_body;
+mod lower_entries;
 mod lower_op;
 mod lower_task;
 mod lowering;

@@ -13,40 +13,14 @@ use octants_ir::{BlockId, Body, ForLoop, Layout, LoopConfig, MemorySpace, Op, Sc
 use crate::emit::{IntCmp, V};
 use crate::facts::Facts;
 use crate::lowering::{BodyKind, Index, LoopTargets, Lowering};
-use crate::persistent_loops::lower_loop;
-use crate::pieces::{Entry, Form};
 use crate::target::Share;
 use crate::unit::Unit;
 
 /// Alignment of private memory.
 const CACHE_LINE: u32 = 64;
 
-/// Lowers forms of tasks and the functions that they call. Returns the metadata of the tasks whose main form is among
-/// them.
-pub(crate) fn lower_entries(u: &Unit<'_>, entries: &[Entry]) -> Vec<TaskMeta> {
-    let mut described = Vec::new();
-    for entry in entries {
-        u.task.set(entry.task as u32);
-        u.metadata.set_constants(&u.facts.schedule.tasks[entry.task].constants);
-        match entry.form {
-            Form::Main => described.push(lower_main(u, entry.task)),
-            Form::Single => {
-                lower_variant(u, entry.task, &single_symbol(u, entry.task), Variant::Alone);
-            }
-            Form::Wide => _ = lower_wide(u, entry.task),
-            Form::Loop(number) => lower_loop(u, &u.facts.loops[number]),
-        }
-    }
-    // Functions serve all of them.
-    let tasks = entries.iter().flat_map(|e| e.tasks(u.facts));
-    let constants = tasks.map(|task| u.facts.schedule.tasks[task].constants.clone());
-    u.metadata.set_constants(&constants.reduce(both).unwrap_or_default());
-    u.lower_pending();
-    described
-}
-
 /// Lowers the general form of a task, and its metadata.
-fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
+pub(crate) fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
     let (task, target, schedule) = (&u.program.tasks[number], u.target, &u.facts.schedule.tasks[number]);
     let symbol = target.task_symbol(&task.name);
     let Forms { runs_alone, has_single, thread_privatization, .. } = &schedule.forms;
@@ -97,16 +71,17 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
     }
 }
 
+/// Lowers the form for one thread.
+pub(crate) fn lower_single(u: &Unit<'_>, number: usize) {
+    lower_variant(u, number, &single_symbol(u, number), Variant::Alone);
+}
+
 fn single_symbol(u: &Unit<'_>, number: usize) -> String {
     format!("{}.single", u.target.task_symbol(&u.program.tasks[number].name))
 }
 
-fn both(a: Vec<bool>, b: Vec<bool>) -> Vec<bool> {
-    a.into_iter().zip(b).map(|(a, b)| a && b).collect()
-}
-
 /// Lowers the coarsened variant, in which a thread runs several iterations at a time, if there is one.
-fn lower_wide(u: &Unit<'_>, number: usize) -> Option<WideForm> {
+pub(crate) fn lower_wide(u: &Unit<'_>, number: usize) -> Option<WideForm> {
     let forms = &u.facts.schedule.tasks[number].forms;
     let coarsening = forms.coarsening?;
     let symbol = u.target.task_symbol(&u.program.tasks[number].name);

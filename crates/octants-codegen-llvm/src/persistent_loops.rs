@@ -22,13 +22,11 @@ pub(crate) fn symbol_of(first: &str) -> String {
     format!("{first}_loop")
 }
 
-/// Lowers the entry point of a loop, and its tasks as functions that only it calls.
+/// Lowers the entry point of a loop, and its tasks as functions that only it calls. Metadata must know the buffers that
+/// none of them changes.
 pub(crate) fn lower_loop(u: &Unit<'_>, of: &PersistentLoop) {
     let e = &u.e;
     let symbol = symbol_of(&u.target.task_symbol(&u.program.tasks[of.tasks[0]].name));
-    let constants = |task: &usize| u.facts.schedule.tasks[*task].constants.clone();
-    let keeps = of.tasks.iter().map(constants).reduce(|a, b| a.into_iter().zip(b).map(|(a, b)| a && b).collect());
-    u.metadata.set_constants(&keeps.unwrap_or_default());
     let mut steps: Vec<Step> = Vec::new();
     for (place, task) in of.tasks.iter().enumerate() {
         u.task.set(*task as u32);

@@ -27,7 +27,6 @@ pub(super) const KERNEL: i64 = 40;
 pub(super) const TASK: i64 = 48;
 const OF_LOOP: i64 = 56;
 const ARGS: i64 = DeviceContext::BYTES as i64;
-
 /// The word of the channel that records a failed assertion.
 pub(super) const FAILED: i64 = 4;
 /// Functions of a module that write to the channel.
@@ -40,7 +39,6 @@ pub(super) const GLOBAL: u32 = 1;
 pub(super) const BLOCK: u32 = 3;
 /// Threads per block if the user requests none.
 pub(super) const THREADS: u32 = 256;
-
 /// Maximum number of threads in a block on any GPU.
 const MOST_THREADS: u32 = 1024;
 
