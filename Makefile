@@ -55,11 +55,12 @@ demo: $(STAMPS)/build
 
 test: test-rust test-python
 
-# nextest does not run doc tests, which include code that must not compile.
+# nextest does not run doc tests, which include code that must not compile. Tests of the whole workspace use its build:
+# those of one crate would compile what it depends on again, with other features.
 test-rust: $(STAMPS)/system
 	if $(CARGO) nextest --version >/dev/null 2>&1; then \
 	    $(CARGO) nextest run --workspace --no-fail-fast --status-level fail; \
-	    $(CARGO) test --package octants-driver-gpu --doc --quiet; \
+	    $(CARGO) test --workspace --doc --quiet; \
 	else \
 	    $(CARGO) test --workspace --no-fail-fast --quiet; \
 	fi

@@ -4,19 +4,25 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// These are compiled as one file: LLVM's headers take most of a compilation.
+const PARTS: [&str; 8] = [
+    "src/bound_trip_counts.cpp",
+    "src/check_extrema_early.cpp",
+    "src/default_pipeline.cpp",
+    "src/limit_uniform_chains.cpp",
+    "src/poll_loops.cpp",
+    "src/skip_passes.cpp",
+    "src/target/keep_masks.cpp",
+    "src/target/name_processors.cpp",
+];
+/// Defines functions in place of LLVM's, so it is a file of its own.
+const LINKER: &str = "src/target/run_lld.cpp";
+const HEADERS: [&str; 3] = ["src/bound_trip_counts.h", "src/check_extrema_early.h", "src/limit_uniform_chains.h"];
+
 fn main() {
-    println!("cargo:rerun-if-changed=src/target/run_lld.cpp");
-    println!("cargo:rerun-if-changed=src/target/name_processors.cpp");
-    println!("cargo:rerun-if-changed=src/target/keep_masks.cpp");
-    println!("cargo:rerun-if-changed=src/default_pipeline.cpp");
-    println!("cargo:rerun-if-changed=src/bound_trip_counts.cpp");
-    println!("cargo:rerun-if-changed=src/bound_trip_counts.h");
-    println!("cargo:rerun-if-changed=src/check_extrema_early.cpp");
-    println!("cargo:rerun-if-changed=src/check_extrema_early.h");
-    println!("cargo:rerun-if-changed=src/limit_uniform_chains.cpp");
-    println!("cargo:rerun-if-changed=src/limit_uniform_chains.h");
-    println!("cargo:rerun-if-changed=src/poll_loops.cpp");
-    println!("cargo:rerun-if-changed=src/skip_passes.cpp");
+    for file in PARTS.iter().chain(&[LINKER]).chain(&HEADERS) {
+        println!("cargo:rerun-if-changed={file}");
+    }
     println!("cargo:rerun-if-changed=build.rs");
     // llvm-sys has found LLVM, and says where.
     let config = PathBuf::from(std::env::var_os("DEP_LLVM_22_CONFIG_PATH").expect("llvm-sys names llvm-config"));
@@ -35,6 +41,9 @@ fn main() {
     let is_static = std::env::var_os("CARGO_FEATURE_STATIC_LLVM").is_some();
     let unused = if is_static { leave_out_targets(&ask("--targets-built")) } else { String::new() };
     std::fs::write(out.join("unused_targets.inc"), unused).expect("cargo's folder can be written");
+    let parts = out.join("parts.cpp");
+    let included: String = PARTS.iter().map(|file| format!("#include \"{file}\"\n")).collect();
+    std::fs::write(&parts, included).expect("cargo's folder can be written");
     cc::Build::new()
         .cpp(true)
         .std("c++17")
@@ -44,15 +53,9 @@ fn main() {
         .flag_if_supported("-Wno-unused-parameter")
         .include(include)
         .include(&out)
-        .file("src/target/run_lld.cpp")
-        .file("src/target/name_processors.cpp")
-        .file("src/target/keep_masks.cpp")
-        .file("src/default_pipeline.cpp")
-        .file("src/bound_trip_counts.cpp")
-        .file("src/check_extrema_early.cpp")
-        .file("src/limit_uniform_chains.cpp")
-        .file("src/poll_loops.cpp")
-        .file("src/skip_passes.cpp")
+        .include(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"))
+        .file(&parts)
+        .file(LINKER)
         .compile("octants_llvm");
     if is_static {
         depend_on_old_libraries(&out);

@@ -7,6 +7,11 @@ from gradient_fields import N, check
 import octants as qd
 
 
+@pytest.fixture(scope="module", autouse=True)
+def ranges_share_kernels(shared_kernels: None) -> None:
+    """Bounds are arguments: one kernel has many ranges."""
+
+
 @pytest.mark.parametrize("begin", [-(2**31), -2_000_000_000, -2, 3, 1_500_000_000, 2**31 - 1 - N])
 @pytest.mark.parametrize("debug", [False, True])
 def test_ranges_whose_bounds_sum_to_more_than_an_index_holds(begin: int, debug: bool, capfd):

@@ -144,8 +144,8 @@ def test_products_of_tiles(group_size: int, n: int, operand: str) -> None:
             right[:] = b[0:n, 0:n]
             sums[:] = c[0:n, 0:n]
             sums += left @ right
-            sums -= left @ right
-            sums -= left @ right
+            for _ in range(2):
+                sums -= left @ right
             c[0:n, 0:n] = sums
 
     multiply(a, b, c)
