@@ -89,7 +89,11 @@ def test_reductions_and_scans(name, n, room):
 @pytest.mark.parametrize("n", LENGTHS)
 def test_select(n, room):
     a, flags = numbers("f32", n), np.random.default_rng(1).integers(0, 2, n).astype(np.int32)
-    arr, chosen, out = filled("f32", a, room(n)), filled("i32", flags, room(n)), filled("f32", np.zeros_like(a), room(n))
+    arr, chosen, out = (
+        filled("f32", a, room(n)),
+        filled("i32", flags, room(n)),
+        filled("f32", np.zeros_like(a), room(n)),
+    )
     found, count = qd.field(qd.i32, shape=1), filled("i32", np.array([n], dtype=np.int32))
     scratch = qd.field(qd.u32, shape=qd.algorithms.select_scratch_slots(room(n)))
 
