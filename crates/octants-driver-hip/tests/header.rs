@@ -99,7 +99,10 @@ fn program(table: &[Signature]) -> String {
         let result = if f.result == "c_int" { "hipError_t".into() } else { in_c(f.result) };
         let parameters: Vec<String> = f.parameters.iter().map(|p| in_c(p)).collect();
         let parameters = if parameters.is_empty() { "void".into() } else { parameters.join(", ") };
-        c += &format!("{result} (*const f{i})({parameters}) = {};\n", f.symbol);
+        let line = format!("{result} (*const f{i})({parameters}) = {};\n", f.symbol);
+        // Older headers lack it.
+        let is_newer = f.symbol == NAMES.launch_resident;
+        c += &if is_newer { format!("#if HIP_VERSION >= 60000000\n{line}#endif\n") } else { line };
     }
     for (name, value) in [
         ("hipSuccess", code::SUCCESS as usize),
