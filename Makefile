@@ -65,8 +65,8 @@ test-rust: $(STAMPS)/system
 	    $(CARGO) test --workspace --no-fail-fast --quiet; \
 	fi
 
-# -rs prints why each skipped test was skipped. One worker runs all tests of a group (pytest.mark.xdist_group).
-PYTEST := $(BIN)/python -m pytest -rs -n 2 --dist loadgroup
+# -r prints why each skipped test was skipped, and the names of failures. One worker runs all tests of a group (pytest.mark.xdist_group).
+PYTEST := $(BIN)/python -m pytest -rsfE -n 2 --dist loadgroup
 
 # Pass 2: a device whose memory the host cannot address, emulated on the CPU.
 SEPARATE_TESTS := $(addprefix tests/python/, \

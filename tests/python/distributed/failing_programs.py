@@ -5,6 +5,7 @@ import sys
 import time
 
 import numpy as np
+from mpi4py import MPI
 
 import octants as qd
 
@@ -113,6 +114,8 @@ PROGRAMS = (lost, lost_later, other_kernel, other_shape, other_graph, shorter_gr
 
 
 def main():
+    # On a busy machine, the processes may start further apart than the timeout.
+    MPI.COMM_WORLD.Barrier()
     qd.distributed.init(timeout=3.0)
     qd.init(arch=qd.cpu)
     {program.__name__: program for program in PROGRAMS}[sys.argv[1]](qd.distributed.rank())
