@@ -9,7 +9,7 @@ import pytest
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 NAMES = sorted(p.stem for p in EXAMPLES.glob("*.py") if p.stem != "example_support")
 
-WITHOUT_NUMPY = ["mpm_rigid", "newton"]
+WITHOUT_NUMPY = ("conjugate_gradient", "mpm_rigid", "newton")
 
 
 def run(name, *options):
