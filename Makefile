@@ -59,7 +59,7 @@ test: test-rust test-python
 # those of one crate would compile what it depends on again, with other features.
 test-rust: $(STAMPS)/system
 	if $(CARGO) nextest --version >/dev/null 2>&1; then \
-	    $(CARGO) nextest run --workspace --no-fail-fast --status-level fail; \
+	    $(CARGO) nextest run --workspace --no-fail-fast --status-level fail && \
 	    $(CARGO) test --workspace --doc --quiet; \
 	else \
 	    $(CARGO) test --workspace --no-fail-fast --quiet; \
@@ -111,20 +111,42 @@ EMULATED_TESTS := $(addprefix tests/python/, \
     test_shared_memory.py test_quantized_types.py test_sparse_levels.py test_math.py test_matrix_values.py \
     test_blocked_sums.py test_narrow_atomics.py test_fuzzed_kernels.py test_persistent_loops.py simt)
 
-test-python: $(STAMPS)/build
+# What each pass is called. `make test-python-vulkan` runs one.
+PASSES := $(addprefix test-python-,cpu separate standin vulkan portability wave32 gfx942 gfx1100 gfx90a gfx1200)
+.PHONY: $(PASSES) passes
+
+test-python: $(PASSES)
+
+$(PASSES): $(STAMPS)/build
+
+test-python-cpu:
 	$(PYTEST) tests/python
+
+test-python-separate:
 	$(PYTEST) --arch cpu-separate $(SEPARATE_TESTS)
+
+test-python-standin:
 	OCTANTS_TEST_SEEDS=5 $(PYTEST) --arch amdgpu-standin $(STANDIN_TESTS)
+
+test-python-vulkan:
 	OCTANTS_TEST_SEEDS=5 $(PYTEST) --arch vulkan $(VULKAN_TESTS)
+
+test-python-portability:
 	$(PYTEST) --arch vulkan-portability $(PORTABILITY_TESTS)
+
+test-python-wave32:
 	HIP_STANDIN_ARCH=hostgpu-wave32 $(PYTEST) --arch amdgpu-standin tests/python/simt
-	for chip in gfx942 gfx1100; do \
-	    HIP_STANDIN_ARCH=$$chip $(PYTEST) --arch amdgpu-emulator $(EMULATED_TESTS); \
-	done
-	for chip in gfx90a gfx1200; do \
-	    HIP_STANDIN_ARCH=$$chip $(PYTEST) --arch amdgpu-emulator tests/python/simt \
-	        tests/python/test_shared_memory.py tests/python/test_math.py; \
-	done
+
+test-python-gfx942 test-python-gfx1100: test-python-%:
+	HIP_STANDIN_ARCH=$* $(PYTEST) --arch amdgpu-emulator $(EMULATED_TESTS)
+
+test-python-gfx90a test-python-gfx1200: test-python-%:
+	HIP_STANDIN_ARCH=$* $(PYTEST) --arch amdgpu-emulator tests/python/simt tests/python/test_shared_memory.py \
+	    tests/python/test_math.py
+
+# For .ci/run, where each pass is a step: all run, also after one that fails.
+passes:
+	@echo $(PASSES)
 
 check: $(STAMPS)/tools
 	$(CARGO) fmt --all --check

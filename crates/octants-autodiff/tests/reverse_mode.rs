@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use octants_autodiff::{Differentiation, Keeping, StoreNeed, differentiate};
 use octants_interpreter::random_kernels::{COUNTS, Dice, M, N, W, X, Y, Z, random_kernel};
 use octants_interpreter::{Interpreter, Leaf, Memory, Outcome};
@@ -168,29 +170,67 @@ fn check(seed: u64) -> Found {
     result
 }
 
+/// What the checks of some seeds have found.
+#[derive(Default)]
+struct Findings {
+    told: u64,
+    gathered: u64,
+    cut: u64,
+    /// Kernel, seed and reason.
+    failed: Vec<(String, u64, String)>,
+}
+
+impl Findings {
+    fn check(&mut self, seed: u64) {
+        match std::panic::catch_unwind(|| check(seed)) {
+            Ok(found) => {
+                self.told += u64::from(found.told);
+                self.gathered += u64::from(found.gathered);
+                self.cut += u64::from(found.cut);
+            }
+            Err(e) => {
+                let text = e.downcast_ref::<String>().cloned().or(e.downcast_ref::<&str>().map(|s| s.to_string()));
+                self.failed.push((random_kernel(seed).to_string(), seed, text.unwrap_or_default()));
+            }
+        }
+    }
+
+    fn and(mut self, other: Self) -> Self {
+        self.failed.extend(other.failed);
+        let (told, gathered, cut) = (self.told + other.told, self.gathered + other.gathered, self.cut + other.cut);
+        Self { told, gathered, cut, failed: self.failed }
+    }
+}
+
+/// Checks the seeds below a number with all processors: with one, this test would run on when all others have ended.
+fn check_seeds(seeds: u64) -> Findings {
+    let next = AtomicU64::new(0);
+    let check_some = || {
+        let mut findings = Findings::default();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds {
+                return findings;
+            }
+            findings.check(seed);
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(check_some)).collect();
+        threads.into_iter().map(|t| t.join().unwrap()).fold(Findings::default(), Findings::and)
+    })
+}
+
 #[test]
 fn gradients_match_finite_differences() {
     let seeds = std::env::var("OCTANTS_TEST_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(1000);
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    let (mut told, mut gathered, mut cut) = (0, 0, 0);
-    let mut failed = Vec::new();
-    for seed in 0..seeds {
-        match std::panic::catch_unwind(|| check(seed)) {
-            Ok(found) => {
-                told += u64::from(found.told);
-                gathered += u64::from(found.gathered);
-                cut += u64::from(found.cut);
-            }
-            Err(e) => {
-                let text = e.downcast_ref::<String>().cloned().or(e.downcast_ref::<&str>().map(|s| s.to_string()));
-                failed.push((random_kernel(seed).to_string(), seed, text.unwrap_or_default()));
-            }
-        }
-    }
+    let Findings { told, gathered, cut, mut failed } = check_seeds(seeds);
     std::panic::set_hook(hook);
     // The smallest kernel is the most useful one.
-    failed.sort_by_key(|f| f.0.lines().count());
+    failed.sort_by_key(|f| (f.0.lines().count(), f.1));
     let report: Vec<String> = failed.iter().take(1).map(|(k, seed, why)| format!("seed {seed}: {why}\n{k}")).collect();
     assert!(failed.is_empty(), "{} of {seeds} fail\n{}", failed.len(), report.concat());
     assert!(told * 10 > seeds * 8, "differences told of {told} kernels only");

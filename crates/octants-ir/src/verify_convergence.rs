@@ -332,6 +332,12 @@ impl Divergence<'_> {
             {
                 Uniform
             }
+            // The first thread of the subgroup.
+            Op::Binary(BinaryOp::Sub, a, b)
+                if self.is_of_grid(*a, GridValue::Thread) && self.is_of_grid(*b, GridValue::Lane) =>
+            {
+                Subgroups
+            }
             // Quotients and comparisons of thread numbers may cut between subgroups.
             Op::Binary(op, ..) if operands == Threads && cuts(*op) => Subgroups,
             Op::Load(a) | Op::VolatileLoad(a) | Op::VectorLoad(a) => match self.local_of(*a) {
@@ -351,6 +357,10 @@ impl Divergence<'_> {
             }
             _ => operands,
         }
+    }
+
+    fn is_of_grid(&self, v: ValueId, value: GridValue) -> bool {
+        matches!(self.body.inst(v).op, Op::Grid(found) if found == value)
     }
 
     /// The coefficient of the thread index in an integer that is affine in it. `None` if unknown. Follows at most
