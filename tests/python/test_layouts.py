@@ -160,6 +160,18 @@ def test_order_puts_the_named_axis_outermost():
     assert x.layout == (1, 0)
 
 
+def test_a_refused_order_names_what_the_function_takes():
+    with pytest.raises(TypeError, match=r"does not accept order=; pass layout=\(...\) instead"):
+        qd.tensor(qd.f32, shape=(2, 3), order="ji")
+    for make in (
+        lambda order: qd.Vector.tensor(2, qd.f32, shape=(2, 3), order=order),
+        lambda order: qd.Matrix.tensor(2, 2, qd.f32, shape=(2, 3), order=order),
+    ):
+        with pytest.raises(TypeError, match=r"does not accept order=; use qd.\w+.field\(..., order=...\) instead"):
+            make("ji")
+    assert qd.Vector.field(2, qd.f32, shape=(2, 3), order="ji").shape == (2, 3)
+
+
 def test_aos_and_soa():
     aos = qd.Vector.field(3, qd.f32, shape=4, layout=qd.Layout.AOS)
     soa = qd.Vector.field(3, qd.f32, shape=4, layout=qd.Layout.SOA)

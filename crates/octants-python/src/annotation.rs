@@ -63,8 +63,9 @@ pub struct ArrayKind {
     pub view: bool,
     /// `None`, a compile-time value, may be passed instead of the array.
     pub optional: bool,
-    /// One of our ndarrays has a gradient.
-    pub needs_grad: bool,
+    /// Whether one of our ndarrays must have a gradient (`needs_grad=True`), or the gradient of an array is not used
+    /// (`needs_grad=False`).
+    pub needs_grad: Option<bool>,
 }
 
 impl ArrayKind {
@@ -77,7 +78,7 @@ impl ArrayKind {
         clamped: false,
         view: false,
         optional: false,
-        needs_grad: false,
+        needs_grad: None,
     };
 }
 
@@ -280,6 +281,7 @@ fn array_kind(annotation: &Bound<'_, PyAny>, config: &Config) -> PyResult<ArrayK
     let fixed = rank == Some(0) || elem.as_ref().is_some_and(Type::is_tensor);
     let clamped = text_attribute(annotation, pyo3::intern!(py, "boundary")).as_deref() == Some("clamp");
     let view = text_attribute(annotation, pyo3::intern!(py, "of")).as_deref() == Some("views");
-    let needs_grad = annotation.getattr(pyo3::intern!(py, "needs_grad"))?.is_truthy()?;
+    let needs_grad = annotation.getattr(pyo3::intern!(py, "needs_grad"))?;
+    let needs_grad = if needs_grad.is_none() { None } else { Some(needs_grad.is_truthy()?) };
     Ok(ArrayKind { elem, any_scalar, rank: rank.filter(|_| !fixed), ndim, clamped, view, optional: false, needs_grad })
 }

@@ -85,7 +85,8 @@ impl<'py> Gathered<'py> {
     #[inline]
     fn take_own(&mut self, wanted: &ArrayKind, array: &Bound<'py, Ndarray>) -> PyResult<bool> {
         let this = array.get();
-        if !wanted.is_just(this.elem(), this.extents().len()) || (wanted.needs_grad && !this.has_grad()) {
+        let needs_grad = this.has_grad() && wanted.needs_grad != Some(false);
+        if !wanted.is_just(this.elem(), this.extents().len()) || (wanted.needs_grad == Some(true) && !needs_grad) {
             return Ok(false);
         }
         let low = this.memory_address(array.py())?;
@@ -98,7 +99,7 @@ impl<'py> Gathered<'py> {
             extents: this.extents(),
             strides: this.strides(),
             type_word: this.type_word(),
-            needs_grad: this.has_grad(),
+            needs_grad,
             needs_dual: false,
             low,
             // It covers all of its memory in any order of axes.

@@ -308,7 +308,10 @@ def _make(dtype: Any, shape: Any, backend: Backend, layout: tuple[int, ...] | No
 
 def _refuse(caller: str, unknown: dict[str, Any], accepted: str) -> None:
     if "order" in unknown:
-        raise TypeError(f"{caller}(...) does not accept order=; pass layout=(...) instead")
+        instead = (
+            "pass layout=(...)" if "layout" in accepted else f"use {caller.replace('tensor', 'field')}(..., order=...)"
+        )
+        raise TypeError(f"{caller}(...) does not accept order=; {instead} instead")
     if unknown:
         raise TypeError(f"{caller}() got unexpected keyword argument(s) {sorted(unknown)}; accepted: {accepted}")
 

@@ -400,6 +400,25 @@ def test_a_parameter_with_a_gradient_refuses_an_ndarray_without_one():
     assert with_gradient[0] == 3
 
 
+def test_a_parameter_without_a_gradient_leaves_the_gradient_of_its_array():
+    @qd.kernel
+    def add_squares(x: qd.types.ndarray(needs_grad=False), y: qd.types.ndarray(), total: qd.types.ndarray()):
+        for i in x:
+            total[0] += x[i] * x[i] * y[i]
+
+    x, y = qd.ndarray(qd.f32, 3, needs_grad=True), qd.ndarray(qd.f32, 3, needs_grad=True)
+    total = qd.ndarray(qd.f32, 1, needs_grad=True)
+    x.fill(2)
+    y.fill(5)
+    for arrays in ((x, y, total), (qd.Tensor(x), y, total)):
+        y.grad.fill(0)
+        total.grad.fill(1)
+        add_squares(*arrays)
+        add_squares.grad(*arrays)
+        assert x.grad.to_numpy().tolist() == [0, 0, 0]
+        assert y.grad.to_numpy().tolist() == [4, 4, 4]
+
+
 def test_arrays_of_vectors_of_any_scalar():
     any_vector = qd.types.ndarray(dtype=qd.types.vector(3), ndim=1)
 

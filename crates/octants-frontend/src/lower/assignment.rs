@@ -425,7 +425,13 @@ impl Lowerer<'_> {
         }
         let v = self.lower_expr(value)?;
         self.b.span = target.span;
-        let ty = self.type_of_value(&annotation_value)?;
+        let mut ty = self.type_of_value(&annotation_value)?;
+        // The scalar type is that of each component of a vector or matrix.
+        if let Type::Scalar(scalar) = ty
+            && let Some(found) = self.runtime_type(&v).filter(Type::is_tensor)
+        {
+            ty = Type::tensor(scalar, &found.shape());
+        }
         if let ExprKind::Name(name) = &target.kind {
             if let Some(old) = self.lookup(name).cloned() {
                 if old.immutable.is_some() {

@@ -413,6 +413,17 @@ impl Lowerer<'_> {
         }
     }
 
+    /// A nested loop is part of a task, so its name is not used.
+    fn warn_of_lost_name(&self, is_task: bool, config: Option<&LoopConfig>, target: &Expr) {
+        if let (false, Some(name)) = (is_task, config.and_then(|c| c.name.as_ref())) {
+            let message = format!(
+                "the name `{name}` of this loop has no effect: the loop is nested inside another for-loop or a branch, \
+                 and only loops at the top level of a kernel are tasks"
+            );
+            self.world.warn(*Diagnostic::new(Code::Syntax, target.span, message));
+        }
+    }
+
     fn runtime_for(
         &mut self,
         target: &Expr,
@@ -455,6 +466,7 @@ impl Lowerer<'_> {
         self.list_cells_of(&mut bounds)?;
         let words = if handles_words { self.loop_over_words(&mut bounds, body) } else { None };
         let parallel = self.at_top_level();
+        self.warn_of_lost_name(parallel, config.as_ref(), target);
         let config = parallel.then(|| LoopConfig { group: self.group, ..config.unwrap_or_default() });
         let serial = config.as_ref().is_none_or(|c| c.serialize);
         if !serial {

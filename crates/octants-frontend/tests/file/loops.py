@@ -138,3 +138,12 @@ def wide_bounds(n: qd.i64, m: qd.u64, few: qd.i32):
 def unsigned_bound(n: qd.u32):
     for i in range(n):  #~ WARN from u32 to i32
         x[i, 0] = 0
+
+
+@qd.kernel
+def lost_name(n: qd.i32):
+    qd.loop_config(name="steps")
+    for i in range(n):
+        qd.loop_config(name="inner")
+        for j in range(i):  #~ WARN the name `inner` of this loop has no effect
+            x[i, j] = i

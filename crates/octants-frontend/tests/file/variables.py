@@ -17,6 +17,14 @@ def annotated(a: qd.i32) -> qd.f64:
 
 
 @qd.kernel
+def annotated_vectors(a: qd.f32) -> qd.types.vector(2, qd.f64):
+    b: qd.i32 = qd.Vector([a, 2.5])
+    b: qd.i32 = qd.Vector([a, 3.5])  #~ WARN Assign may lose precision: i32 <- f32
+    c: qd.f64 = b
+    return c
+
+
+@qd.kernel
 def keeps_its_type(a: qd.f32) -> qd.i32:
     i = 1
     i = a  #~ WARN Assign may lose precision: i32 <- f32

@@ -58,7 +58,10 @@ pub fn array_argument(wanted: &ArrayKind, value: &Bound<'_, PyAny>, place: &Plac
             return Err(wrong_elements(&view, elem, wanted.ndim, own, place));
         }
     }
-    if own && wanted.needs_grad && !view.needs_grad {
+    if wanted.needs_grad == Some(false) {
+        view.needs_grad = false;
+    }
+    if own && wanted.needs_grad == Some(true) && !view.needs_grad {
         let (name, kernel) = (place.path(), place.kernel);
         return Err(PyValueError::new_err(format!(
             "Invalid value for argument {name} - required needs_grad=True, but False is provided (kernel `{kernel}`)"
