@@ -13,11 +13,11 @@
 //! Reading order: [`error`], [`kernel_meta`], `handles`, [`foreign_api`], [`driver`], `cores` (the state behind all
 //! handles), [`device`], [`buffer`], `free_after`, `sections`, [`kernel`], `host_step`, [`capture`],
 //! [`captured_graph`], [`stream`], `update_order`, `track_uses`, [`event`], [`fusion`], [`concurrency`], `caller`,
-//! `dispatcher`, [`counter_snapshot`], [`launch_order`], [`worker_pool`], `fork`, [`pattern`], `transfer`, [`sparse`], `foreign`,
-//! `host_work`, `peer_waits`, `peer_copies`, `peer_exchange`, `mirrors`, `assemble`, [`race`], `race_at_site`,
-//! [`races`], [`witness`], `watch_launches`, [`profile`], `measure`, [`profiler`], [`report`], [`render_site`],
-//! `site_messages`, [`nesting`], `poll`, `interruptible_wait`, [`renewable`]. The modules `scratch`, `staging`,
-//! `stage_arguments`, `channel`, `drain_log` and `adopted` also belong to streams.
+//! `dispatcher`, [`counter_snapshot`], [`launch_order`], [`worker_pool`], `fork`, [`pattern`], `transfer`, [`sparse`],
+//! `foreign`, `host_work`, `peer_waits`, `peer_copies`, `peer_exchange`, `mirrors`, `assemble`, [`race`],
+//! `race_at_site`, [`races`], [`witness`], `watch_launches`, [`profile`], `measure`, [`profiler`], [`report`],
+//! [`render_site`], `site_messages`, [`nesting`], `poll`, `interruptible_wait`, [`renewable`]. The modules `scratch`,
+//! `staging`, `stage_arguments`, `channel`, `drain_log` and `adopted` also belong to streams.
 
 mod adopted;
 mod assemble;
