@@ -349,8 +349,13 @@ impl HasBatch for Queue {
 impl Drop for Queue {
     fn drop(&mut self) {
         let state = self.state();
+        let queue = self.gpu.queue(self.number % self.gpu.queues.len());
         // SAFETY: all streams have waited for their work, or the device is lost.
-        unsafe { self.gpu.device.destroy_command_pool(state.pool, None) }
+        unsafe {
+            // Mesa's threads use a semaphore for a moment after it has signaled. The timeline is destroyed next.
+            let _ = self.gpu.device.queue_wait_idle(*queue);
+            self.gpu.device.destroy_command_pool(state.pool, None);
+        }
     }
 }
 
