@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import typing
 from collections.abc import Iterator
 from typing import Optional
 
@@ -247,6 +248,22 @@ def test_a_scalar_result_annotation_converts_each_component() -> None:
     assert both(3.75) == 10
     assert rounded(FINE) == 2.0
     assert parts(2 + FINE) == 300 - 3 + 2 + FINE
+
+
+@pytest.mark.parametrize("annotation", [typing.Tuple, tuple, typing.List, list], ids=str)  # noqa: UP006
+def test_a_tuple_annotation_without_item_types_accepts_any_items(annotation) -> None:
+    def parts(x):
+        return x + 0.5, 2 * x
+
+    parts.__annotations__["return"] = annotation
+    compiled = qd.func(parts)
+
+    @qd.kernel
+    def difference(x: qd.i32) -> qd.f32:
+        first, second = compiled(x)
+        return first - second
+
+    assert difference(3) == -2.5
 
 
 def test_other_result_annotations_have_no_effect() -> None:

@@ -162,8 +162,11 @@ fn return_annotation(annotation: Bound<'_, PyAny>) -> PyResult<Option<Bound<'_, 
         return Ok(Some(PyTuple::new(py, annotation.try_iter()?.collect::<PyResult<Vec<_>>>()?)?.into_any()));
     }
     let origin = annotation.getattr_opt(pyo3::intern!(py, "__origin__"))?;
-    if origin.is_some_and(|o| o.is(py.get_type::<PyTuple>())) {
-        let args = annotation.getattr(pyo3::intern!(py, "__args__"))?;
+    if let Some(origin) = origin
+        && origin.is(py.get_type::<PyTuple>())
+    {
+        // `typing.Tuple` alone has no arguments: it means `tuple`.
+        let Some(args) = annotation.getattr_opt(pyo3::intern!(py, "__args__"))? else { return Ok(Some(origin)) };
         if args.try_iter()?.any(|a| a.is_ok_and(|a| a.is(py.Ellipsis()))) {
             return Err(errors::syntax_error(
                 py,
